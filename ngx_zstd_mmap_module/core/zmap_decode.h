@@ -1,0 +1,93 @@
+
+/*
+ * Decodes Zstandard frames, in one call or step by step.
+ *
+ * Stable libzstd API only.  The input may lie in a mapping: run the calls
+ * under the guard, and call zmap_decoder_reset() after a fault.  A decoder
+ * serves one body at a time; it belongs to whoever took it until it is put
+ * back.  Nothing here is thread-safe.
+ */
+
+
+#ifndef ZMAP_DECODE_H
+#define ZMAP_DECODE_H
+
+
+#include "zmap_base.h"
+
+
+ZMAP_BEGIN
+
+
+typedef struct zmap_decoder_s  zmap_decoder_t;
+
+/* the free list of decoders of a worker */
+typedef struct zmap_decoders_s  zmap_decoders_t;
+
+
+/* idle decoders above either are freed when they are put back */
+#define ZMAP_DECODERS_IDLE        16
+#define ZMAP_DECODERS_IDLE_BYTES  (32 * 1024 * 1024)
+
+
+/* NULL when there is no memory */
+zmap_decoders_t *zmap_decoders_create(void);
+
+/* frees the idle decoders; none may be taken.  NULL is ignored. */
+void zmap_decoders_destroy(zmap_decoders_t *decoders);
+
+/* an idle decoder or a new one, ready for a body; NULL: no memory */
+zmap_decoder_t *zmap_decoder_get(zmap_decoders_t *decoders);
+
+/* ends the decoder's body, whatever its state, and makes it idle */
+void zmap_decoder_put(zmap_decoders_t *decoders, zmap_decoder_t *decoder);
+
+/* forgets the body, also after a jump out of a call */
+void zmap_decoder_reset(zmap_decoder_t *decoder);
+
+/*
+ * Decodes all frames of src[0..src_size) into dst[0..dst_size) and requires
+ * exactly dst_size decoded bytes.  The window needs no memory here, so only
+ * the walker's figure limits it.
+ *
+ * ZMAP_OK, or what is wrong: ZMAP_CHECKSUM, ZMAP_CONTENT_SIZE (more or fewer
+ * bytes than dst_size), ZMAP_DICTIONARY, ZMAP_TRUNCATED, ZMAP_MAGIC,
+ * ZMAP_NOMEM, ZMAP_CORRUPT.  The content of dst is then undefined.
+ */
+zmap_rc_e zmap_decode_all(zmap_decoder_t *decoder, uint8_t *dst,
+    size_t dst_size, const uint8_t *src, size_t src_size);
+
+/*
+ * Begins a body of src_size coded bytes that is decoded step by step.
+ * window_max: the largest Window_Size to decode, bytes (memory of that size is
+ * taken); limit: the largest decoded size, bytes, 0 for none.
+ * ZMAP_OK or ZMAP_NOMEM.
+ */
+zmap_rc_e zmap_decode_begin(zmap_decoder_t *decoder, size_t src_size,
+    uint64_t window_max, uint64_t limit);
+
+/*
+ * Decodes the next bytes of the body into dst[0..dst_size); src is the same
+ * whole input at each call.  *produced says how many bytes came, also with an
+ * error.
+ *
+ * ZMAP_AGAIN: dst is full (then *produced == dst_size) and the body goes on,
+ * though it may turn out to have ended.  ZMAP_OK: the body is complete; the
+ * last frame ended exactly at the end of src.  Else as zmap_decode_all(), or
+ * ZMAP_WINDOW, or ZMAP_TOO_LARGE: more than limit bytes.  A call that makes no
+ * progress ends with ZMAP_CORRUPT, never with a spin.
+ */
+zmap_rc_e zmap_decode_step(zmap_decoder_t *decoder, const uint8_t *src,
+    uint8_t *dst, size_t dst_size, size_t *produced);
+
+/* decoded bytes of the current body so far */
+uint64_t zmap_decode_total(const zmap_decoder_t *decoder);
+
+/* coded bytes of the current body consumed so far */
+size_t zmap_decode_consumed(const zmap_decoder_t *decoder);
+
+
+ZMAP_END
+
+
+#endif /* ZMAP_DECODE_H */

@@ -1,0 +1,125 @@
+
+/*
+ * Walks the Zstandard frames of a file without decoding them.
+ *
+ * RFC 8878, section 3: a file is one or more concatenated frames, zstd or
+ * skippable.  The walk touches every frame header and the three bytes of every
+ * block header, so its verdict covers the whole file: magic numbers, reserved
+ * bits, Block_Size against Block_Maximum_Size (libzstd's one-shot decoder
+ * accepts larger raw and RLE blocks, its streaming decoder and browsers do
+ * not), Frame_Content_Size against what the blocks can hold, no byte over.
+ *
+ * The bytes may lie in a mapping: the walker neither allocates while it reads
+ * nor keeps state outside zmap_walk_t, so that a caller may leave it by a jump
+ * out of a SIGBUS handler and then still call zmap_walk_free().  It does not
+ * know the guard.
+ */
+
+
+#ifndef ZMAP_FRAME_H
+#define ZMAP_FRAME_H
+
+
+#include "zmap_base.h"
+
+
+ZMAP_BEGIN
+
+
+#define ZMAP_FRAME_HEADER_MAX  18           /* with the magic number */
+#define ZMAP_BLOCK_MAX         (128 * 1024) /* RFC 8878, 3.1.1.2.4 */
+
+/* more frames than this are walked but not indexed: 16 MiB of entries */
+#define ZMAP_FRAME_INDEX_MAX   (1024 * 1024)
+
+
+typedef struct {
+    uint64_t  window;          /* Window_Size, bytes */
+    uint64_t  content_size;    /* Frame_Content_Size, meaningful if sized */
+    uint32_t  dictionary_id;   /* 0: none named */
+    uint32_t  block_max;       /* Block_Maximum_Size, bytes */
+    uint8_t   size;            /* of the header with its magic number, bytes */
+    uint8_t   sized;           /* Frame_Content_Size is present */
+    uint8_t   checksum;        /* Content_Checksum follows the blocks */
+} zmap_frame_header_t;
+
+
+/* one zstd frame; it ends where the next entry, or the file, begins or ends */
+
+typedef struct {
+    uint64_t  coded;           /* offset of its magic number in the file */
+    uint64_t  decoded;         /* offset of its first decoded byte */
+} zmap_frame_entry_t;
+
+
+typedef struct {
+    uint64_t             frames;         /* zstd frames seen */
+    uint64_t             skippable;      /* skippable frames seen */
+    uint64_t             content_size;   /* of all frames; valid if sized */
+    uint64_t             window;         /* largest Window_Size */
+    uint32_t             dictionary_id;  /* first that is not 0 */
+    uint8_t              sized;          /* the size of every frame is known:
+                                            declared, or the frame has raw and
+                                            RLE blocks only */
+    uint8_t              checksum;       /* every frame has a checksum */
+    zmap_frame_entry_t  *index;          /* owned by the walk; NULL unless
+                                            sized and few enough frames */
+    size_t               nindex;
+} zmap_frames_t;
+
+
+typedef struct {
+    uint64_t             size;           /* of the file, bytes */
+    uint64_t             offset;         /* next byte to look at; after an
+                                            error: of what is wrong */
+    zmap_frames_t        frames;         /* what was found so far; complete
+                                            once the walk returned ZMAP_OK */
+
+    /* private: the frame that is being walked */
+    zmap_frame_header_t  _header;
+    uint64_t             _coded;         /* offset of its magic number */
+    uint64_t             _known;         /* decoded bytes of raw, RLE blocks */
+    uint64_t             _compressed;    /* number of compressed blocks */
+    size_t               _capacity;      /* of the index, entries */
+    zmap_rc_e            _failed;        /* the error that ended the walk */
+    uint8_t              _inside;
+    uint8_t              _unindexed;
+} zmap_walk_t;
+
+
+/*
+ * Parses the frame header at data[0..len), which begins with the magic number
+ * of a zstd frame.  ZMAP_OK, or ZMAP_MAGIC, ZMAP_TRUNCATED, ZMAP_HEADER.
+ * Window_Size is any value that the format allows, up to 2^41 + 7 * 2^38.
+ */
+zmap_rc_e zmap_frame_header(const uint8_t *data, size_t len,
+    zmap_frame_header_t *header);
+
+/* prepares the walk of a file of size bytes; allocates nothing */
+void zmap_walk_init(zmap_walk_t *walk, uint64_t size);
+
+/*
+ * Goes on with the walk over data[0..walk->size), for at most max_blocks
+ * blocks, frame headers or skippable frames (0: no limit).
+ *
+ * ZMAP_OK: the whole file is well formed and holds at least one zstd frame.
+ * ZMAP_AGAIN: max_blocks reached.  Else what is wrong, at walk->offset:
+ * ZMAP_EMPTY, ZMAP_MAGIC, ZMAP_TRUNCATED, ZMAP_HEADER, ZMAP_BLOCK,
+ * ZMAP_CONTENT_SIZE; ZMAP_NOMEM, when the index cannot grow (the walk may
+ * then be called again); ZMAP_OVERFLOW, when the content sizes do not sum up
+ * in 64 bits.  A walk that has ended says the same again.
+ *
+ * walk->offset is then the begin of the frame or block that is cut short or
+ * invalid, of the frame whose sizes do not hold, or the end of the file.
+ */
+zmap_rc_e zmap_walk_run(zmap_walk_t *walk, const uint8_t *data,
+    uint64_t max_blocks);
+
+/* frees the index; the walk may be initialised again */
+void zmap_walk_free(zmap_walk_t *walk);
+
+
+ZMAP_END
+
+
+#endif /* ZMAP_FRAME_H */

@@ -1,0 +1,286 @@
+
+/*
+ * Guarded reads of a mapping: walk, one-shot decode, decode step.
+ */
+
+
+#include "ngx_http_zstd_mmap_codec.h"
+#include "ngx_http_zstd_mmap_file.h"
+
+#include "core/zmap_guard.h"
+
+
+typedef struct {
+    zmap_file_t     *file;
+    uint64_t         max_blocks;
+} ngx_http_zstd_mmap_walk_job_t;
+
+
+typedef struct {
+    zmap_decoder_t  *decoder;
+    zmap_map_t      *map;
+    u_char          *dst;
+    size_t           size;
+    size_t           produced;
+} ngx_http_zstd_mmap_decode_job_t;
+
+
+static zmap_rc_e ngx_http_zstd_mmap_walk_blocks(ngx_http_zstd_mmap_ctx_t *ctx,
+    uint64_t max_blocks);
+static zmap_rc_e ngx_http_zstd_mmap_walk_job(void *data);
+static zmap_rc_e ngx_http_zstd_mmap_body_job(void *data);
+static zmap_rc_e ngx_http_zstd_mmap_step_job(void *data);
+static zmap_rc_e ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_take_decoder(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx,
+    zmap_guard_pt job, void *data);
+static void ngx_http_zstd_mmap_judge(zmap_file_t *file, zmap_rc_e rc);
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_walk(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    return ngx_http_zstd_mmap_walk_blocks(ctx, 0);
+}
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_peek(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e  rc;
+
+    do {
+        rc = ngx_http_zstd_mmap_walk_blocks(ctx, 1);
+    } while (rc == ZMAP_AGAIN && ctx->file->walk.frames.frames == 0);
+
+    return (rc == ZMAP_AGAIN) ? ZMAP_OK : rc;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_walk_blocks(ngx_http_zstd_mmap_ctx_t *ctx,
+    uint64_t max_blocks)
+{
+    zmap_rc_e                      rc;
+    zmap_file_t                   *file;
+    ngx_http_zstd_mmap_walk_job_t  job;
+
+    file = ctx->file;
+
+    if (file->verdict != ZMAP_AGAIN) {
+        return file->verdict;
+    }
+
+    rc = ngx_http_zstd_mmap_map(ctx);
+    if (rc != ZMAP_OK) {
+        return rc;
+    }
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: walk at %uL of %uL",
+                   file->walk.offset, file->walk.size);
+
+    job.file = file;
+    job.max_blocks = max_blocks;
+
+    rc = ngx_http_zstd_mmap_guarded(ctx, ngx_http_zstd_mmap_walk_job, &job);
+
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: walk rc:%d at %uL, frames:%uL content:%uL",
+                   rc, file->walk.offset, file->walk.frames.frames,
+                   file->walk.frames.content_size);
+
+    if (rc == ZMAP_OK) {
+        file->verdict = ZMAP_OK;
+    }
+
+    if (rc == ZMAP_FAULT) {
+        /* the jump may have left it between two of its updates */
+        zmap_walk_free(&file->walk);
+        zmap_walk_init(&file->walk, file->version.size);
+    }
+
+    ngx_http_zstd_mmap_judge(file, rc);
+
+    return rc;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_walk_job(void *data)
+{
+    ngx_http_zstd_mmap_walk_job_t *job = data;
+
+    return zmap_walk_run(&job->file->walk, job->file->map.data,
+                         job->max_blocks);
+}
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_decode_body(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e                        rc;
+    ngx_http_zstd_mmap_decode_job_t  job;
+
+    rc = ngx_http_zstd_mmap_take_decoder(ctx);
+    if (rc != ZMAP_OK) {
+        return rc;
+    }
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: decode %uz bytes to %O",
+                   ctx->file->map.size, ctx->size);
+
+    job.decoder = ctx->decoder;
+    job.map = &ctx->file->map;
+    job.dst = ctx->body;
+    job.size = ctx->size;
+
+    rc = ngx_http_zstd_mmap_guarded(ctx, ngx_http_zstd_mmap_body_job, &job);
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: decode rc:%d", rc);
+
+    zmap_decoder_put(ctx->worker->decoders, ctx->decoder);
+    ctx->decoder = NULL;
+
+    ngx_http_zstd_mmap_judge(ctx->file, rc);
+
+    return rc;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_body_job(void *data)
+{
+    ngx_http_zstd_mmap_decode_job_t *job = data;
+
+    return zmap_decode_all(job->decoder, job->dst, job->size,
+                           job->map->data, job->map->size);
+}
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_decode_begin(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t limit)
+{
+    zmap_rc_e                       rc;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    rc = ngx_http_zstd_mmap_take_decoder(ctx);
+    if (rc != ZMAP_OK) {
+        return rc;
+    }
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    return zmap_decode_begin(ctx->decoder, ctx->file->map.size,
+                             zlcf->decode_window, limit);
+}
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx, u_char *dst,
+    size_t size, size_t *produced)
+{
+    zmap_rc_e                        rc;
+    ngx_http_zstd_mmap_decode_job_t  job;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: step in:%uz out:%uL",
+                   zmap_decode_consumed(ctx->decoder),
+                   zmap_decode_total(ctx->decoder));
+
+    job.decoder = ctx->decoder;
+    job.map = &ctx->file->map;
+    job.dst = dst;
+    job.size = size;
+    job.produced = 0;
+
+    rc = ngx_http_zstd_mmap_guarded(ctx, ngx_http_zstd_mmap_step_job, &job);
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: step rc:%d produced:%uz in:%uz",
+                   rc, job.produced, zmap_decode_consumed(ctx->decoder));
+
+    *produced = job.produced;
+
+    ngx_http_zstd_mmap_judge(ctx->file, rc);
+
+    return rc;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_step_job(void *data)
+{
+    ngx_http_zstd_mmap_decode_job_t *job = data;
+
+    return zmap_decode_step(job->decoder, job->map->data, job->dst, job->size,
+                            &job->produced);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_map_t  *map;
+
+    map = &ctx->file->map;
+
+    if (map->kind != ZMAP_MAP_NONE) {
+        return ZMAP_OK;
+    }
+
+    return zmap_map_open(map, ctx->of.fd, ctx->file->version.size);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_take_decoder(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ctx->decoder = zmap_decoder_get(ctx->worker->decoders);
+
+    return ctx->decoder ? ZMAP_OK : ZMAP_NOMEM;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
+    void *data)
+{
+    zmap_rc_e    rc, check;
+    zmap_map_t  *map;
+
+    map = &ctx->file->map;
+
+    rc = zmap_guard_call(map->data, map->size, job, data);
+
+    if (rc == ZMAP_FAULT && ctx->decoder) {
+        zmap_decoder_reset(ctx->decoder);
+    }
+
+    check = zmap_version_check(&ctx->file->version, ctx->of.fd);
+
+    if (check == ZMAP_OK) {
+        return rc;
+    }
+
+    if (check == ZMAP_CHANGED) {
+        ngx_http_zstd_mmap_forget_file(ctx);
+    }
+
+    return check;
+}
+
+
+/* only what the bytes of the version themselves say is kept */
+
+static void
+ngx_http_zstd_mmap_judge(zmap_file_t *file, zmap_rc_e rc)
+{
+    if (rc >= ZMAP_EMPTY && rc != ZMAP_WINDOW && rc != ZMAP_DICTIONARY) {
+        file->verdict = rc;
+    }
+}

@@ -1,0 +1,70 @@
+
+/*
+ * Directives: what they set, per server and per location.
+ */
+
+
+#ifndef NGX_HTTP_ZSTD_MMAP_CONF_H
+#define NGX_HTTP_ZSTD_MMAP_CONF_H
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+
+typedef enum {
+    NGX_HTTP_ZSTD_MMAP_OFF = 0,
+    NGX_HTTP_ZSTD_MMAP_ON,             /* negotiate */
+    NGX_HTTP_ZSTD_MMAP_ALWAYS,         /* frames to everybody */
+    NGX_HTTP_ZSTD_MMAP_DECODE          /* decoded bytes to everybody */
+} ngx_http_zstd_mmap_mode_e;
+
+
+typedef enum {
+    NGX_HTTP_ZSTD_MMAP_DECODE_OFF = 0,
+    NGX_HTTP_ZSTD_MMAP_DECODE_ON,
+    NGX_HTTP_ZSTD_MMAP_DECODE_MISSING  /* where no plain file lies beside */
+} ngx_http_zstd_mmap_decode_e;
+
+
+typedef enum {
+    NGX_HTTP_ZSTD_MMAP_VERIFY_OFF = 0, /* first frame header only */
+    NGX_HTTP_ZSTD_MMAP_VERIFY_STRUCTURE
+} ngx_http_zstd_mmap_verify_e;
+
+
+/* sizes in bytes, times in seconds */
+
+typedef struct {
+    off_t       buffers_size;
+    off_t       buffers_max;           /* a larger body is streamed */
+    ngx_int_t   cache_max;             /* 0: no table */
+    time_t      cache_inactive;
+} ngx_http_zstd_mmap_main_conf_t;
+
+
+typedef struct {
+    ngx_uint_t  mode;                  /* ngx_http_zstd_mmap_mode_e */
+    ngx_uint_t  decode;                /* ngx_http_zstd_mmap_decode_e */
+    ngx_uint_t  verify;                /* ngx_http_zstd_mmap_verify_e */
+    off_t       chunk;
+    off_t       send_window;
+    off_t       decode_window;
+    off_t       max_size;              /* 0: no limit */
+    ngx_flag_t  vary;
+} ngx_http_zstd_mmap_loc_conf_t;
+
+
+void *ngx_http_zstd_mmap_create_main_conf(ngx_conf_t *cf);
+char *ngx_http_zstd_mmap_init_main_conf(ngx_conf_t *cf, void *conf);
+void *ngx_http_zstd_mmap_create_loc_conf(ngx_conf_t *cf);
+char *ngx_http_zstd_mmap_merge_loc_conf(ngx_conf_t *cf, void *parent,
+    void *child);
+
+
+extern ngx_command_t  ngx_http_zstd_mmap_commands[];
+extern ngx_module_t   ngx_http_zstd_mmap_module;
+
+
+#endif /* NGX_HTTP_ZSTD_MMAP_CONF_H */

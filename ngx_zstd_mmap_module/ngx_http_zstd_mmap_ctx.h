@@ -1,0 +1,42 @@
+
+/*
+ * The state of one request.
+ */
+
+
+#ifndef NGX_HTTP_ZSTD_MMAP_CTX_H
+#define NGX_HTTP_ZSTD_MMAP_CTX_H
+
+
+#include "ngx_http_zstd_mmap_worker.h"
+
+
+/*
+ * Lives on a cleanup of r->pool, because r->ctx is cleared by an internal
+ * redirect and by a 412; the cleanup gives back what the request took.
+ */
+
+typedef struct {
+    ngx_http_request_t           *request;
+    ngx_http_zstd_mmap_worker_t  *worker;
+
+    ngx_str_t                     path;      /* of the .zst file; a NUL
+                                                follows */
+    ngx_open_file_info_t          of;        /* of.fd is open until r->pool
+                                                is destroyed */
+    zmap_file_t                  *file;      /* one count of ours */
+
+    off_t                         size;      /* of the decoded body; -1 while
+                                                it is unknown */
+    u_char                       *body;      /* of the worker's buffers */
+    u_char                       *chunks;    /* of the worker's buffers */
+    zmap_decoder_t               *decoder;   /* of the worker's decoders */
+} ngx_http_zstd_mmap_ctx_t;
+
+
+/* NULL: no memory */
+ngx_http_zstd_mmap_ctx_t *ngx_http_zstd_mmap_create_ctx(
+    ngx_http_request_t *r);
+
+
+#endif /* NGX_HTTP_ZSTD_MMAP_CTX_H */

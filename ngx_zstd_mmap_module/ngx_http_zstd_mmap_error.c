@@ -1,0 +1,103 @@
+
+/*
+ * Refusals before the header and aborts after it, with their log lines.
+ */
+
+
+#include "ngx_http_zstd_mmap_error.h"
+#include "ngx_http_zstd_mmap_file.h"
+
+
+static void ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx,
+    zmap_rc_e rc);
+static void ngx_http_zstd_mmap_reset_connection(ngx_http_request_t *r);
+
+
+ngx_int_t
+ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
+{
+    ngx_int_t  found;
+
+    ngx_http_zstd_mmap_report(ctx, rc);
+
+    found = ngx_http_zstd_mmap_find_plain(ctx);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: refused rc:%d, plain file:%i", rc, found);
+
+    return (found == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_abort(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
+{
+    ngx_http_zstd_mmap_report(ctx, rc);
+    ngx_http_zstd_mmap_reset_connection(ctx->request);
+
+    return NGX_ERROR;
+}
+
+
+static void
+ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
+{
+    ngx_err_t     err;
+    ngx_log_t    *log;
+    ngx_uint_t    level;
+    zmap_file_t  *file;
+
+    err = (rc == ZMAP_SYSERR) ? ngx_errno : 0;
+
+    log = ctx->request->connection->log;
+    file = ctx->file;
+
+    if (file->reported & (1u << rc)) {
+        return;
+    }
+
+    file->reported |= 1u << rc;
+
+    level = (rc >= ZMAP_CHANGED) ? NGX_LOG_ERR : NGX_LOG_CRIT;
+
+    ngx_log_error(level, log, err,
+                  "\"%V\" is not usable: %s (%uL of %uL bytes walked)",
+                  &ctx->path, zmap_strerror(rc), file->walk.offset,
+                  file->version.size);
+}
+
+
+/*
+ * RFC 9112, 8: a close-delimited body that ends with an orderly close counts
+ * as complete, and so does one that TLS ends with close_notify.
+ */
+
+static void
+ngx_http_zstd_mmap_reset_connection(ngx_http_request_t *r)
+{
+    struct linger      linger;
+    ngx_connection_t  *c;
+
+    c = r->connection;
+
+    if (r->http_version >= NGX_HTTP_VERSION_20
+        || r->main->chunked
+        || r->main->headers_out.content_length_n != -1)
+    {
+        return;
+    }
+
+    linger.l_onoff = 1;
+    linger.l_linger = 0;
+
+    if (setsockopt(c->fd, SOL_SOCKET, SO_LINGER, (const void *) &linger,
+                   sizeof(struct linger))
+        == -1)
+    {
+        ngx_log_error(NGX_LOG_ALERT, c->log, ngx_socket_errno,
+                      "setsockopt(SO_LINGER) failed");
+    }
+
+    /* makes the TLS shutdown a quiet one */
+    c->timedout = 1;
+}

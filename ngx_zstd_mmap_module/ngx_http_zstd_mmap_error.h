@@ -1,0 +1,30 @@
+
+/*
+ * What becomes of a request whose file cannot be served.
+ */
+
+
+#ifndef NGX_HTTP_ZSTD_MMAP_ERROR_H
+#define NGX_HTTP_ZSTD_MMAP_ERROR_H
+
+
+#include "ngx_http_zstd_mmap_ctx.h"
+
+
+/*
+ * Before the header: says why, once per file version and reason, and gives
+ * the request to the plain file that lies beside (NGX_DECLINED), else 500.
+ */
+ngx_int_t ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx,
+    zmap_rc_e rc);
+
+/*
+ * After the header: says why and returns NGX_ERROR, with which the caller
+ * ends the request.  Where neither a Content-Length nor chunks would show that
+ * the body is cut, the connection is made to end with a reset.
+ */
+ngx_int_t ngx_http_zstd_mmap_abort(ngx_http_zstd_mmap_ctx_t *ctx,
+    zmap_rc_e rc);
+
+
+#endif /* NGX_HTTP_ZSTD_MMAP_ERROR_H */

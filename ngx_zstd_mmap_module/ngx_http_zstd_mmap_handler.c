@@ -1,0 +1,395 @@
+
+/*
+ * The content phase handler: which file, which representation, who answers.
+ */
+
+
+#include "ngx_http_zstd_mmap_handler.h"
+#include "ngx_http_zstd_mmap_codec.h"
+#include "ngx_http_zstd_mmap_error.h"
+#include "ngx_http_zstd_mmap_file.h"
+#include "ngx_http_zstd_mmap_header.h"
+#include "ngx_http_zstd_mmap_send.h"
+#include "ngx_http_zstd_mmap_stream.h"
+
+#include "core/zmap_accept.h"
+
+
+/* RFC 9110, 15.5.7; nginx has a page for it and no name */
+#define NGX_HTTP_ZSTD_MMAP_NOT_ACCEPTABLE  406
+
+
+static ngx_int_t ngx_http_zstd_mmap_serve(ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_serve_e ngx_http_zstd_mmap_choose(ngx_http_request_t *r,
+    ngx_uint_t mode, zmap_accept_t *accept);
+static void ngx_http_zstd_mmap_read_accept(ngx_http_request_t *r,
+    zmap_accept_t *accept);
+static ngx_int_t ngx_http_zstd_mmap_serve_frames(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_uint_t ngx_http_zstd_mmap_sendable(ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_int_t ngx_http_zstd_mmap_serve_decoded(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_int_t ngx_http_zstd_mmap_decode_allowed(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_decodable(ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_int_t ngx_http_zstd_mmap_leave(ngx_http_request_t *r,
+    ngx_int_t rc);
+static ngx_int_t ngx_http_zstd_mmap_prepare(ngx_http_request_t *r);
+
+
+ngx_int_t
+ngx_http_zstd_mmap_handler(ngx_http_request_t *r)
+{
+    ngx_int_t                       rc;
+    ngx_http_zstd_mmap_ctx_t       *ctx;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+
+    if (zlcf->mode == NGX_HTTP_ZSTD_MMAP_OFF) {
+        return NGX_DECLINED;
+    }
+
+    if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD|NGX_HTTP_POST))) {
+        return NGX_DECLINED;
+    }
+
+    if (r->uri.data[r->uri.len - 1] == '/') {
+        return NGX_DECLINED;
+    }
+
+    ctx = ngx_http_zstd_mmap_create_ctx(r);
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_zstd_mmap_open(ctx);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (r->method == NGX_HTTP_POST) {
+        return NGX_HTTP_NOT_ALLOWED;
+    }
+
+    if (ngx_http_zstd_mmap_get_file(ctx) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_http_zstd_mmap_serve(ctx);
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_serve(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_int_t                       rc;
+    zmap_serve_e                    serve;
+    zmap_accept_t                   accept;
+    ngx_http_request_t             *r;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    r = ctx->request;
+    zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+
+    zmap_accept_init(&accept);
+
+    serve = ngx_http_zstd_mmap_choose(r, zlcf->mode, &accept);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "zstd mmap: mode:%ui serve:%d", zlcf->mode, serve);
+
+    if (serve == ZMAP_SERVE_ZSTD) {
+        rc = ngx_http_zstd_mmap_serve_frames(ctx);
+        if (rc != NGX_BUSY) {
+            return rc;
+        }
+
+        if (!zmap_accept_identity(&accept)) {
+            serve = ZMAP_SERVE_NONE;
+        }
+    }
+
+    if (serve == ZMAP_SERVE_NONE) {
+        return ngx_http_zstd_mmap_leave(r,
+                                        NGX_HTTP_ZSTD_MMAP_NOT_ACCEPTABLE);
+    }
+
+    return ngx_http_zstd_mmap_serve_decoded(ctx);
+}
+
+
+/*
+ * A subrequest carries its parent's header lines, but its body becomes part of
+ * a page: it is always decoded.
+ */
+
+static zmap_serve_e
+ngx_http_zstd_mmap_choose(ngx_http_request_t *r, ngx_uint_t mode,
+    zmap_accept_t *accept)
+{
+    if (r != r->main || mode == NGX_HTTP_ZSTD_MMAP_DECODE) {
+        return ZMAP_SERVE_IDENTITY;
+    }
+
+    if (mode == NGX_HTTP_ZSTD_MMAP_ALWAYS) {
+        return ZMAP_SERVE_ZSTD;
+    }
+
+    ngx_http_zstd_mmap_read_accept(r, accept);
+
+    return zmap_accept_choose(accept);
+}
+
+
+#if (nginx_version >= 1023000)
+
+static void
+ngx_http_zstd_mmap_read_accept(ngx_http_request_t *r, zmap_accept_t *accept)
+{
+    ngx_table_elt_t  *h;
+
+    for (h = r->headers_in.accept_encoding; h; h = h->next) {
+        zmap_accept_line(accept, h->value.data, h->value.len);
+    }
+}
+
+#else
+
+/* headers_in.accept_encoding has the first line only */
+
+static void
+ngx_http_zstd_mmap_read_accept(ngx_http_request_t *r, zmap_accept_t *accept)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    static u_char  name[] = "accept-encoding";
+
+    if (r->headers_in.accept_encoding == NULL) {
+        return;
+    }
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (h[i].hash
+                && h[i].key.len == sizeof(name) - 1
+                && ngx_strncmp(h[i].lowcase_key, name, sizeof(name) - 1) == 0)
+            {
+                zmap_accept_line(accept, h[i].value.data, h[i].value.len);
+            }
+        }
+    }
+}
+
+#endif
+
+
+/* NGX_BUSY: these frames are for no client, decoded bytes may be */
+
+static ngx_int_t
+ngx_http_zstd_mmap_serve_frames(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_int_t                       rc;
+    zmap_rc_e                       zrc;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    if (zlcf->verify == NGX_HTTP_ZSTD_MMAP_VERIFY_OFF) {
+        zrc = ngx_http_zstd_mmap_peek(ctx);
+
+    } else {
+        zrc = ngx_http_zstd_mmap_walk(ctx);
+    }
+
+    if (zrc != ZMAP_OK) {
+        return ngx_http_zstd_mmap_refuse(ctx, zrc);
+    }
+
+    if (!ngx_http_zstd_mmap_sendable(ctx)) {
+        return NGX_BUSY;
+    }
+
+    rc = ngx_http_zstd_mmap_prepare(ctx->request);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    return ngx_http_zstd_mmap_send_frames(ctx);
+}
+
+
+/*
+ * RFC 9659, 3: a client need not decode a window above 8 MiB, and a frame
+ * that needs a dictionary is not interoperable as "zstd".
+ */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_sendable(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_frames_t                  *frames;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    frames = &ctx->file->walk.frames;
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: window:%uL dictionary:%uD",
+                   frames->window, frames->dictionary_id);
+
+    return frames->dictionary_id == 0
+           && frames->window <= (uint64_t) zlcf->send_window;
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_serve_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_int_t                        rc;
+    zmap_rc_e                        zrc;
+    ngx_http_request_t              *r;
+    ngx_http_zstd_mmap_main_conf_t  *zmcf;
+
+    r = ctx->request;
+
+    rc = ngx_http_zstd_mmap_decode_allowed(ctx);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    zrc = ngx_http_zstd_mmap_walk(ctx);
+    if (zrc == ZMAP_OK) {
+        zrc = ngx_http_zstd_mmap_decodable(ctx);
+    }
+
+    if (zrc != ZMAP_OK) {
+        return ngx_http_zstd_mmap_refuse(ctx, zrc);
+    }
+
+    rc = ngx_http_zstd_mmap_prepare(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    zmcf = ngx_http_get_module_main_conf(r, ngx_http_zstd_mmap_module);
+
+    if (ctx->size != -1 && ctx->size <= zmcf->buffers_max) {
+        rc = ngx_http_zstd_mmap_send_decoded(ctx);
+        if (rc != NGX_BUSY) {
+            return rc;
+        }
+    }
+
+    return ngx_http_zstd_mmap_send_stream(ctx);
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_decode_allowed(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_int_t                       found;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    if (zlcf->decode == NGX_HTTP_ZSTD_MMAP_DECODE_ON) {
+        return NGX_OK;
+    }
+
+    if (zlcf->decode == NGX_HTTP_ZSTD_MMAP_DECODE_OFF) {
+        return ngx_http_zstd_mmap_leave(ctx->request, NGX_DECLINED);
+    }
+
+    found = ngx_http_zstd_mmap_find_plain(ctx);
+
+    if (found == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (found == NGX_DECLINED) {
+        return NGX_OK;
+    }
+
+    return ngx_http_zstd_mmap_leave(ctx->request, NGX_DECLINED);
+}
+
+
+/* checks the limits and sets the size of the body, as far as it is known */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_decodable(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    uint64_t                        size;
+    zmap_file_t                    *file;
+    zmap_frames_t                  *frames;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    file = ctx->file;
+    frames = &file->walk.frames;
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    if (frames->dictionary_id) {
+        return ZMAP_DICTIONARY;
+    }
+
+    if (frames->window > (uint64_t) zlcf->decode_window) {
+        return ZMAP_WINDOW;
+    }
+
+    if (!frames->sized && !file->has_learnt) {
+        return ZMAP_OK;
+    }
+
+    size = frames->sized ? frames->content_size : file->learnt;
+
+    if (size > NGX_MAX_OFF_T_VALUE
+        || (zlcf->max_size && size > (uint64_t) zlcf->max_size))
+    {
+        return ZMAP_TOO_LARGE;
+    }
+
+    ctx->size = size;
+
+    return ZMAP_OK;
+}
+
+
+/* an answer that Accept-Encoding selected, though it is not ours */
+
+static ngx_int_t
+ngx_http_zstd_mmap_leave(ngx_http_request_t *r, ngx_int_t rc)
+{
+    if (ngx_http_zstd_mmap_set_vary(r) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_prepare(ngx_http_request_t *r)
+{
+    ngx_int_t  rc;
+
+    r->root_tested = !r->error_page;
+
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    r->connection->log->action = "sending response to client";
+
+    return NGX_OK;
+}

@@ -1,0 +1,248 @@
+
+/*
+ * Response headers: pushed last, taken back where nginx answers otherwise.
+ */
+
+
+#include "ngx_http_zstd_mmap_header.h"
+
+
+static ngx_int_t ngx_http_zstd_mmap_send_header(ngx_http_zstd_mmap_ctx_t *ctx,
+    off_t length, char *suffix);
+static ngx_int_t ngx_http_zstd_mmap_set_etag(ngx_http_zstd_mmap_ctx_t *ctx,
+    char *suffix);
+static ngx_int_t ngx_http_zstd_mmap_set_encoding(ngx_http_request_t *r);
+static ngx_table_elt_t *ngx_http_zstd_mmap_push_header(ngx_http_request_t *r,
+    char *key, char *value);
+static ngx_table_elt_t *ngx_http_zstd_mmap_find_vary(ngx_http_request_t *r);
+static void ngx_http_zstd_mmap_clear_headers(ngx_http_request_t *r);
+
+
+static char  ngx_http_zstd_mmap_vary_value[] = "Accept-Encoding";
+
+
+ngx_int_t
+ngx_http_zstd_mmap_send_coded_header(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    if (ngx_http_zstd_mmap_set_encoding(ctx->request) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ctx->request->allow_ranges = 1;
+
+    return ngx_http_zstd_mmap_send_header(ctx, ctx->file->version.size,
+                                          "-zst");
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_send_decoded_header(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_uint_t ranges)
+{
+    ctx->request->allow_ranges = ranges ? 1 : 0;
+
+    return ngx_http_zstd_mmap_send_header(ctx, ctx->size,
+                              ctx->file->walk.frames.sized ? NULL : "-d");
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_send_header(ngx_http_zstd_mmap_ctx_t *ctx, off_t length,
+    char *suffix)
+{
+    ngx_int_t            rc;
+    ngx_http_request_t  *r;
+
+    r = ctx->request;
+
+    r->headers_out.status = NGX_HTTP_OK;
+    r->headers_out.content_length_n = length;
+    r->headers_out.last_modified_time = ctx->file->version.mtime;
+
+    if (ngx_http_zstd_mmap_set_etag(ctx, suffix) != NGX_OK
+        || ngx_http_set_content_type(r) != NGX_OK
+        || ngx_http_zstd_mmap_set_vary(r) != NGX_OK)
+    {
+        ngx_http_zstd_mmap_clear_headers(r);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_send_header(r);
+
+    if (rc == NGX_HTTP_RANGE_NOT_SATISFIABLE) {
+        ngx_http_zstd_mmap_clear_headers(r);
+    }
+
+    return rc;
+}
+
+
+/*
+ * A decoded body whose size the file declares has the tag that nginx gives to
+ * the plain file.  Every other tag is made of the coded size: a size that is
+ * learnt later must not change the tag.
+ */
+
+static ngx_int_t
+ngx_http_zstd_mmap_set_etag(ngx_http_zstd_mmap_ctx_t *ctx, char *suffix)
+{
+    u_char                    *p;
+    ngx_table_elt_t           *etag;
+    ngx_http_request_t        *r;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    r = ctx->request;
+
+    if (suffix == NULL) {
+        return ngx_http_set_etag(r);
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (!clcf->etag) {
+        return NGX_OK;
+    }
+
+    p = ngx_pnalloc(r->pool, NGX_OFF_T_LEN + NGX_TIME_T_LEN + 3
+                             + ngx_strlen(suffix));
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    etag = ngx_http_zstd_mmap_push_header(r, "ETag", "");
+    if (etag == NULL) {
+        return NGX_ERROR;
+    }
+
+    etag->value.data = p;
+    etag->value.len = ngx_sprintf(p, "\"%xT-%xO%s\"",
+                                  r->headers_out.last_modified_time,
+                                  (off_t) ctx->file->version.size, suffix)
+                      - p;
+
+    r->headers_out.etag = etag;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_set_encoding(ngx_http_request_t *r)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_http_zstd_mmap_push_header(r, "Content-Encoding", "zstd");
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    r->headers_out.content_encoding = h;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_set_vary(ngx_http_request_t *r)
+{
+    ngx_http_core_loc_conf_t       *clcf;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+
+    if (!zlcf->vary || zlcf->mode != NGX_HTTP_ZSTD_MMAP_ON || r != r->main) {
+        return NGX_OK;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (clcf->gzip_vary) {
+        /* nginx's header filter prints it, for all modules together */
+        r->gzip_vary = 1;
+        return NGX_OK;
+    }
+
+    if (ngx_http_zstd_mmap_find_vary(r)) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_zstd_mmap_push_header(r, "Vary",
+                                       ngx_http_zstd_mmap_vary_value)
+        == NULL)
+    {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_table_elt_t *
+ngx_http_zstd_mmap_push_header(ngx_http_request_t *r, char *key, char *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NULL;
+    }
+
+    h->hash = 1;
+#if (nginx_version >= 1023000)
+    h->next = NULL;
+#endif
+    h->key.len = ngx_strlen(key);
+    h->key.data = (u_char *) key;
+    h->value.len = ngx_strlen(value);
+    h->value.data = (u_char *) value;
+    h->lowcase_key = NULL;
+
+    return h;
+}
+
+
+/* our own entry: an error page may run the handler twice for one request */
+
+static ngx_table_elt_t *
+ngx_http_zstd_mmap_find_vary(ngx_http_request_t *r)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    for (part = &r->headers_out.headers.part; part; part = part->next) {
+
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (h[i].hash
+                && h[i].value.data == (u_char *) ngx_http_zstd_mmap_vary_value)
+            {
+                return &h[i];
+            }
+        }
+    }
+
+    return NULL;
+}
+
+
+static void
+ngx_http_zstd_mmap_clear_headers(ngx_http_request_t *r)
+{
+    ngx_table_elt_t  *vary;
+
+    if (r->headers_out.content_encoding) {
+        r->headers_out.content_encoding->hash = 0;
+        r->headers_out.content_encoding = NULL;
+    }
+
+    ngx_http_clear_etag(r);
+
+    vary = ngx_http_zstd_mmap_find_vary(r);
+    if (vary) {
+        vary->hash = 0;
+    }
+
+    r->gzip_vary = 0;
+}

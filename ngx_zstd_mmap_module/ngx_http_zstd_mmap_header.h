@@ -1,0 +1,35 @@
+
+/*
+ * Response headers of the two representations.
+ */
+
+
+#ifndef NGX_HTTP_ZSTD_MMAP_HEADER_H
+#define NGX_HTTP_ZSTD_MMAP_HEADER_H
+
+
+#include "ngx_http_zstd_mmap_ctx.h"
+
+
+/*
+ * Both send the header; what they return is what ngx_http_send_header()
+ * returned (RFC 9110, 8.8.3: the two strong tags differ).
+ *
+ * Call them when everything that can fail before the header is done: what is
+ * pushed earlier would show up in an error page.
+ */
+ngx_int_t ngx_http_zstd_mmap_send_coded_header(ngx_http_zstd_mmap_ctx_t *ctx);
+
+/* ranges: the body is one buffer, so that the range filter can cut it */
+ngx_int_t ngx_http_zstd_mmap_send_decoded_header(
+    ngx_http_zstd_mmap_ctx_t *ctx, ngx_uint_t ranges);
+
+/*
+ * "Vary: Accept-Encoding" on what is answered next, once, where this location
+ * negotiates: for the main request's replies that Accept-Encoding selected,
+ * also a 406 and a reply that another handler gives.  NGX_OK or NGX_ERROR.
+ */
+ngx_int_t ngx_http_zstd_mmap_set_vary(ngx_http_request_t *r);
+
+
+#endif /* NGX_HTTP_ZSTD_MMAP_HEADER_H */

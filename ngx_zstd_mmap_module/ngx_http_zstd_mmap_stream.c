@@ -1,0 +1,394 @@
+
+/*
+ * Streamed replies.
+ *
+ * The client's pace is the decoder's: a chunk is decoded when one is free, and
+ * a chunk is free when the filters have consumed it.  One turn of the event
+ * loop decodes a bounded amount; then the connection's write event is posted
+ * for the next turn, since an edge-triggered socket that took everything
+ * raises no event.  While the request rests a timer runs, so that a worker
+ * that shuts down waits for it.
+ */
+
+
+#include "ngx_http_zstd_mmap_stream.h"
+#include "ngx_http_zstd_mmap_codec.h"
+#include "ngx_http_zstd_mmap_error.h"
+#include "ngx_http_zstd_mmap_header.h"
+
+
+#define NGX_HTTP_ZSTD_MMAP_CHUNKS  2
+
+/* decoded bytes of one turn; one chunk at least */
+#define NGX_HTTP_ZSTD_MMAP_TURN    (1024 * 1024)
+
+
+typedef struct {
+    ngx_http_zstd_mmap_ctx_t  *ctx;
+
+    ngx_chain_t               *free;
+    ngx_chain_t               *busy;
+    size_t                     chunk;     /* bytes */
+
+    unsigned                   last:1;    /* the end went to the filters */
+} ngx_http_zstd_mmap_stream_t;
+
+
+static ngx_http_zstd_mmap_stream_t *ngx_http_zstd_mmap_create_stream(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static u_char *ngx_http_zstd_mmap_alloc_chunks(ngx_http_zstd_mmap_ctx_t *ctx,
+    size_t size);
+static zmap_rc_e ngx_http_zstd_mmap_begin_stream(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static void ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r);
+static void ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream);
+static ngx_int_t ngx_http_zstd_mmap_pass_chunk(
+    ngx_http_zstd_mmap_stream_t *stream);
+static zmap_rc_e ngx_http_zstd_mmap_fill_chunk(
+    ngx_http_zstd_mmap_stream_t *stream, ngx_buf_t *b);
+static void ngx_http_zstd_mmap_end_stream(ngx_http_zstd_mmap_stream_t *stream);
+static void ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r,
+    ngx_uint_t post);
+
+
+ngx_int_t
+ngx_http_zstd_mmap_send_stream(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e                     zrc;
+    ngx_int_t                     rc;
+    ngx_http_request_t           *r;
+    ngx_http_zstd_mmap_stream_t  *stream;
+
+    r = ctx->request;
+
+    if (r->method == NGX_HTTP_HEAD || r->header_only) {
+        return ngx_http_zstd_mmap_send_decoded_header(ctx, 0);
+    }
+
+    stream = ngx_http_zstd_mmap_create_stream(ctx);
+    if (stream == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    zrc = ngx_http_zstd_mmap_begin_stream(ctx);
+    if (zrc != ZMAP_OK) {
+        return ngx_http_zstd_mmap_refuse(ctx, zrc);
+    }
+
+    rc = ngx_http_zstd_mmap_send_decoded_header(ctx, 0);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    ngx_http_set_ctx(r, stream, ngx_http_zstd_mmap_module);
+
+    r->write_event_handler = ngx_http_zstd_mmap_stream_handler;
+
+    if (r == r->main && !r->discard_body) {
+        r->read_event_handler = ngx_http_test_reading;
+    }
+
+    r->main->count++;
+
+    ngx_http_zstd_mmap_run_stream(stream);
+
+    return NGX_DONE;
+}
+
+
+static ngx_http_zstd_mmap_stream_t *
+ngx_http_zstd_mmap_create_stream(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    u_char                         *p;
+    ngx_buf_t                      *b;
+    ngx_uint_t                      i;
+    ngx_chain_t                    *cl;
+    ngx_http_request_t             *r;
+    ngx_http_zstd_mmap_stream_t    *stream;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    r = ctx->request;
+
+    stream = ngx_pcalloc(r->pool, sizeof(ngx_http_zstd_mmap_stream_t));
+    if (stream == NULL) {
+        return NULL;
+    }
+
+    zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+
+    stream->ctx = ctx;
+    stream->chunk = zlcf->chunk;
+
+    p = ngx_http_zstd_mmap_alloc_chunks(ctx, stream->chunk);
+    if (p == NULL) {
+        return NULL;
+    }
+
+    for (i = 0; i < NGX_HTTP_ZSTD_MMAP_CHUNKS; i++) {
+
+        b = ngx_calloc_buf(r->pool);
+        if (b == NULL) {
+            return NULL;
+        }
+
+        cl = ngx_alloc_chain_link(r->pool);
+        if (cl == NULL) {
+            return NULL;
+        }
+
+        b->start = p + i * stream->chunk;
+
+        cl->buf = b;
+        cl->next = stream->free;
+        stream->free = cl;
+    }
+
+    return stream;
+}
+
+
+static u_char *
+ngx_http_zstd_mmap_alloc_chunks(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
+{
+    size *= NGX_HTTP_ZSTD_MMAP_CHUNKS;
+
+    if (ctx->worker->buffers) {
+        ctx->chunks = zmap_pool_alloc(ctx->worker->buffers, size);
+        if (ctx->chunks) {
+            return ctx->chunks;
+        }
+    }
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: no buffers left for chunks, malloc %uz", size);
+
+    return ngx_palloc(ctx->request->pool, size);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_begin_stream(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    uint64_t                        limit;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    limit = (ctx->size == -1) ? zlcf->max_size : ctx->size;
+
+    return ngx_http_zstd_mmap_decode_begin(ctx, limit);
+}
+
+
+static void
+ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r)
+{
+    ngx_event_t                  *wev;
+    ngx_connection_t             *c;
+    ngx_http_zstd_mmap_stream_t  *stream;
+
+    c = r->connection;
+    wev = c->write;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "zstd mmap stream handler: \"%V?%V\"", &r->uri, &r->args);
+
+    if (wev->timedout) {
+        ngx_log_error(NGX_LOG_INFO, c->log, NGX_ETIMEDOUT,
+                      "client timed out");
+        c->timedout = 1;
+
+        ngx_http_finalize_request(r, NGX_HTTP_REQUEST_TIME_OUT);
+        return;
+    }
+
+    if (wev->delayed || r->aio) {
+        ngx_http_zstd_mmap_wait_stream(r, 0);
+        return;
+    }
+
+    stream = ngx_http_get_module_ctx(r, ngx_http_zstd_mmap_module);
+
+    ngx_http_zstd_mmap_run_stream(stream);
+}
+
+
+static void
+ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
+{
+    size_t               passed;
+    ngx_int_t            rc;
+    ngx_http_request_t  *r;
+
+    r = stream->ctx->request;
+    passed = 0;
+
+    do {
+        rc = ngx_http_zstd_mmap_pass_chunk(stream);
+
+        if (rc == NGX_ERROR || stream->last) {
+            ngx_http_zstd_mmap_end_stream(stream);
+            ngx_http_finalize_request(r, rc);
+            return;
+        }
+
+        if (rc == NGX_AGAIN || stream->free == NULL) {
+            ngx_http_zstd_mmap_wait_stream(r, 0);
+            return;
+        }
+
+        passed += stream->chunk;
+
+    } while (passed < NGX_HTTP_ZSTD_MMAP_TURN);
+
+    ngx_http_zstd_mmap_wait_stream(r, 1);
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_pass_chunk(ngx_http_zstd_mmap_stream_t *stream)
+{
+    ngx_int_t            rc;
+    zmap_rc_e            zrc;
+    ngx_chain_t         *out;
+    ngx_http_request_t  *r;
+
+    r = stream->ctx->request;
+    out = stream->free;
+
+    if (out) {
+        zrc = ngx_http_zstd_mmap_fill_chunk(stream, out->buf);
+
+        if (zrc != ZMAP_OK && zrc != ZMAP_AGAIN) {
+            return ngx_http_zstd_mmap_abort(stream->ctx, zrc);
+        }
+
+        stream->free = out->next;
+        out->next = NULL;
+    }
+
+    rc = ngx_http_output_filter(r, out);
+
+    ngx_chain_update_chains(r->pool, &stream->free, &stream->busy, &out,
+                            (ngx_buf_tag_t) &ngx_http_zstd_mmap_module);
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "zstd mmap: pass rc:%i free:%p last:%d",
+                   rc, stream->free, stream->last);
+
+    return rc;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_fill_chunk(ngx_http_zstd_mmap_stream_t *stream,
+    ngx_buf_t *b)
+{
+    size_t                     produced;
+    u_char                    *start;
+    uint64_t                   total;
+    zmap_rc_e                  zrc;
+    ngx_http_zstd_mmap_ctx_t  *ctx;
+
+    ctx = stream->ctx;
+    start = b->start;
+
+    zrc = ngx_http_zstd_mmap_decode_step(ctx, start, stream->chunk,
+                                         &produced);
+
+    if (zrc != ZMAP_OK && zrc != ZMAP_AGAIN) {
+        return zrc;
+    }
+
+    /* filters leave flags behind, and one of them would end the reply */
+    ngx_memzero(b, sizeof(ngx_buf_t));
+
+    b->tag = (ngx_buf_tag_t) &ngx_http_zstd_mmap_module;
+    b->start = start;
+    b->pos = start;
+    b->last = start + produced;
+    b->end = start + stream->chunk;
+    b->memory = produced ? 1 : 0;
+    b->recycled = produced ? 1 : 0;
+
+    if (zrc == ZMAP_AGAIN) {
+        return zrc;
+    }
+
+    total = zmap_decode_total(ctx->decoder);
+
+    if (ctx->size != -1 && total != (uint64_t) ctx->size) {
+        return ZMAP_CONTENT_SIZE;
+    }
+
+    stream->last = 1;
+
+    b->last_buf = (ctx->request == ctx->request->main) ? 1 : 0;
+    b->last_in_chain = 1;
+    b->sync = (b->last_buf || b->memory) ? 0 : 1;
+
+    if (ctx->size == -1) {
+        ctx->file->learnt = total;
+        ctx->file->has_learnt = 1;
+    }
+
+    return zrc;
+}
+
+
+static void
+ngx_http_zstd_mmap_end_stream(ngx_http_zstd_mmap_stream_t *stream)
+{
+    ngx_http_zstd_mmap_ctx_t  *ctx;
+
+    ctx = stream->ctx;
+
+    /* its window need not wait for a slow client to take the last chunk */
+    zmap_decoder_put(ctx->worker->decoders, ctx->decoder);
+    ctx->decoder = NULL;
+}
+
+
+/* post: the socket has room, so no event will come by itself */
+
+static void
+ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r, ngx_uint_t post)
+{
+    ngx_event_t               *wev;
+    ngx_connection_t          *c;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    c = r->connection;
+    wev = c->write;
+
+    if (r != c->data) {
+
+        /*
+         * The postpone filter posts the request when its turn has come; a
+         * body that is collected in memory has its turn now.
+         */
+
+        if (post && ngx_http_post_request(r, NULL) != NGX_OK) {
+            ngx_http_finalize_request(r, NGX_ERROR);
+        }
+
+        return;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r->main, ngx_http_core_module);
+
+    if (!wev->delayed) {
+        ngx_add_timer(wev, clcf->send_timeout);
+    }
+
+    if (post) {
+        ngx_post_event(wev, &ngx_posted_next_events);
+        return;
+    }
+
+    if (ngx_handle_write_event(wev, clcf->send_lowat) != NGX_OK) {
+        ngx_http_finalize_request(r, NGX_ERROR);
+    }
+}

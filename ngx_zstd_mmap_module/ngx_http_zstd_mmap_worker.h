@@ -1,0 +1,38 @@
+
+/*
+ * What one worker process owns: file table, decode buffers, decoders.
+ */
+
+
+#ifndef NGX_HTTP_ZSTD_MMAP_WORKER_H
+#define NGX_HTTP_ZSTD_MMAP_WORKER_H
+
+
+#include "ngx_http_zstd_mmap_conf.h"
+
+#include "core/zmap_cache.h"
+#include "core/zmap_decode.h"
+#include "core/zmap_pool.h"
+
+
+typedef struct {
+    zmap_cache_t     *files;           /* NULL: no table is kept */
+    zmap_pool_t      *buffers;         /* NULL: every body is streamed */
+    zmap_decoders_t  *decoders;
+} ngx_http_zstd_mmap_worker_t;
+
+
+/*
+ * The worker's state, made at its first use and kept until the process exits:
+ * in single-process mode requests of an earlier cycle still hold parts of it
+ * after a reload, so the sizes of the first configuration stay.
+ * NULL: no memory, or the SIGBUS handler could not be installed; logged.
+ */
+ngx_http_zstd_mmap_worker_t *ngx_http_zstd_mmap_get_worker(
+    ngx_http_zstd_mmap_main_conf_t *zmcf, ngx_log_t *log);
+
+/* nginx's exit_process: frees the state */
+void ngx_http_zstd_mmap_exit_worker(ngx_cycle_t *cycle);
+
+
+#endif /* NGX_HTTP_ZSTD_MMAP_WORKER_H */
