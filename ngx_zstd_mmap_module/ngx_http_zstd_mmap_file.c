@@ -172,6 +172,8 @@ ngx_http_zstd_mmap_get_file(ngx_http_zstd_mmap_ctx_t *ctx)
 
     ctx->file = zmap_file_create(&version);
     if (ctx->file == NULL) {
+        ngx_log_error(NGX_LOG_CRIT, log, ngx_errno,
+                      "no memory for the version of \"%V\"", &ctx->path);
         return NGX_ERROR;
     }
 

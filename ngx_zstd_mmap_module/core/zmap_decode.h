@@ -52,15 +52,18 @@ void zmap_decoder_reset(zmap_decoder_t *decoder);
  *
  * ZMAP_OK, or what is wrong: ZMAP_CHECKSUM, ZMAP_CONTENT_SIZE (more or fewer
  * bytes than dst_size), ZMAP_DICTIONARY, ZMAP_TRUNCATED, ZMAP_MAGIC,
- * ZMAP_NOMEM, ZMAP_CORRUPT.  The content of dst is then undefined.
+ * ZMAP_HEADER, ZMAP_EMPTY (src_size is 0), ZMAP_WINDOW (above what libzstd can
+ * address), ZMAP_NOMEM, ZMAP_CORRUPT.  The content of dst is then undefined.
  */
 zmap_rc_e zmap_decode_all(zmap_decoder_t *decoder, uint8_t *dst,
     size_t dst_size, const uint8_t *src, size_t src_size);
 
 /*
  * Begins a body of src_size coded bytes that is decoded step by step.
- * window_max: the largest Window_Size to decode, bytes (memory of that size is
- * taken); limit: the largest decoded size, bytes, 0 for none.
+ * window_max: the largest Window_Size to decode, bytes, rounded up to a power
+ * of two (memory of that size is taken; a frame that fits into dst whole takes
+ * none and is not held to it); limit: the largest decoded size, bytes, 0 for
+ * none.
  * ZMAP_OK or ZMAP_NOMEM.
  */
 zmap_rc_e zmap_decode_begin(zmap_decoder_t *decoder, size_t src_size,
@@ -74,8 +77,10 @@ zmap_rc_e zmap_decode_begin(zmap_decoder_t *decoder, size_t src_size,
  * ZMAP_AGAIN: dst is full (then *produced == dst_size) and the body goes on,
  * though it may turn out to have ended.  ZMAP_OK: the body is complete; the
  * last frame ended exactly at the end of src.  Else as zmap_decode_all(), or
- * ZMAP_WINDOW, or ZMAP_TOO_LARGE: more than limit bytes.  A call that makes no
- * progress ends with ZMAP_CORRUPT, never with a spin.
+ * ZMAP_WINDOW, or ZMAP_TOO_LARGE: more than limit bytes (*produced then counts
+ * those beyond it too).  A call that makes no progress ends with ZMAP_CORRUPT,
+ * never with a spin.  Once the body is complete or failed, further calls return
+ * the same code and no bytes.
  */
 zmap_rc_e zmap_decode_step(zmap_decoder_t *decoder, const uint8_t *src,
     uint8_t *dst, size_t dst_size, size_t *produced);

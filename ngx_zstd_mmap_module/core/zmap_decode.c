@@ -1,0 +1,505 @@
+
+/*
+ * Decodes bodies with libzstd and keeps idle contexts for the next ones.
+ */
+
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <stdlib.h>
+
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#include "zmap_decode.h"
+
+
+#define ZMAP_MAGIC_SIZE        4
+#define ZMAP_SKIPPABLE_HEADER  8
+
+
+struct zmap_decoder_s {
+    ZSTD_DCtx       *dctx;
+    zmap_decoder_t  *next;      /* idle */
+    size_t           kept;      /* bytes it was counted with, idle */
+    size_t           size;      /* of the body, coded bytes */
+    size_t           pos;       /* coded bytes consumed */
+    uint64_t         total;     /* decoded bytes */
+    uint64_t         limit;
+    zmap_rc_e        rc;        /* of the body so far; final unless AGAIN */
+    uint8_t          inside;    /* a frame has begun and not ended */
+};
+
+
+struct zmap_decoders_s {
+    zmap_decoder_t  *idle;
+    size_t           nidle;
+    size_t           kept;      /* bytes of the idle decoders */
+};
+
+
+static zmap_decoder_t *zmap_decoder_create(void);
+static void zmap_decoder_free(zmap_decoder_t *decoder);
+static zmap_rc_e zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst,
+    size_t dst_size, const uint8_t *src);
+static zmap_rc_e zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
+    ZSTD_outBuffer *out);
+static zmap_rc_e zmap_decode_piece(zmap_decoder_t *decoder,
+    const uint8_t *src, ZSTD_outBuffer *out);
+static zmap_rc_e zmap_decode_skip(const uint8_t *src, size_t size,
+    size_t *pos);
+static int zmap_decode_magic(const uint8_t *src, size_t left,
+    uint32_t magic, uint32_t mask);
+static int zmap_decode_window_log(uint64_t window_max);
+static zmap_rc_e zmap_decode_error(size_t code);
+static uint32_t zmap_decode_le(const uint8_t *p, size_t size);
+
+
+zmap_decoders_t *
+zmap_decoders_create(void)
+{
+    return calloc(1, sizeof(zmap_decoders_t));
+}
+
+
+void
+zmap_decoders_destroy(zmap_decoders_t *decoders)
+{
+    zmap_decoder_t  *decoder, *next;
+
+    if (decoders == NULL) {
+        return;
+    }
+
+    for (decoder = decoders->idle; decoder != NULL; decoder = next) {
+        next = decoder->next;
+        zmap_decoder_free(decoder);
+    }
+
+    free(decoders);
+}
+
+
+zmap_decoder_t *
+zmap_decoder_get(zmap_decoders_t *decoders)
+{
+    zmap_decoder_t  *decoder;
+
+    decoder = decoders->idle;
+
+    if (decoder == NULL) {
+        return zmap_decoder_create();
+    }
+
+    decoders->idle = decoder->next;
+    decoders->kept -= decoder->kept;
+    decoders->nidle--;
+
+    return decoder;
+}
+
+
+void
+zmap_decoder_put(zmap_decoders_t *decoders, zmap_decoder_t *decoder)
+{
+    size_t  bytes;
+
+    bytes = sizeof(zmap_decoder_t) + ZSTD_sizeof_DCtx(decoder->dctx);
+
+    if (decoders->nidle >= ZMAP_DECODERS_IDLE
+        || decoders->kept > ZMAP_DECODERS_IDLE_BYTES
+        || bytes > ZMAP_DECODERS_IDLE_BYTES - decoders->kept)
+    {
+        zmap_decoder_free(decoder);
+        return;
+    }
+
+    zmap_decoder_reset(decoder);
+
+    decoder->kept = bytes;
+    decoder->next = decoders->idle;
+
+    decoders->idle = decoder;
+    decoders->kept += bytes;
+    decoders->nidle++;
+}
+
+
+void
+zmap_decoder_reset(zmap_decoder_t *decoder)
+{
+    /* cannot fail: the session ends first, and only then the parameters */
+
+    (void) ZSTD_DCtx_reset(decoder->dctx, ZSTD_reset_session_and_parameters);
+
+    decoder->size = 0;
+    decoder->pos = 0;
+    decoder->total = 0;
+    decoder->limit = 0;
+    decoder->rc = ZMAP_EMPTY;
+    decoder->inside = 0;
+}
+
+
+zmap_rc_e
+zmap_decode_all(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
+    const uint8_t *src, size_t src_size)
+{
+    uint8_t  none;
+
+    zmap_decoder_reset(decoder);
+
+    if (src_size == 0) {
+        return ZMAP_EMPTY;
+    }
+
+    decoder->size = src_size;
+    decoder->rc = zmap_decode_frames(decoder, dst_size ? dst : &none,
+                                     dst_size, src);
+    return decoder->rc;
+}
+
+
+zmap_rc_e
+zmap_decode_begin(zmap_decoder_t *decoder, size_t src_size,
+    uint64_t window_max, uint64_t limit)
+{
+    size_t  code;
+
+    zmap_decoder_reset(decoder);
+
+    code = ZSTD_DCtx_setParameter(decoder->dctx, ZSTD_d_windowLogMax,
+                                  zmap_decode_window_log(window_max));
+    if (ZSTD_isError(code)) {
+        return ZMAP_NOMEM;
+    }
+
+    decoder->size = src_size;
+    decoder->limit = limit;
+    decoder->rc = src_size ? ZMAP_AGAIN : ZMAP_EMPTY;
+
+    return ZMAP_OK;
+}
+
+
+zmap_rc_e
+zmap_decode_step(zmap_decoder_t *decoder, const uint8_t *src, uint8_t *dst,
+    size_t dst_size, size_t *produced)
+{
+    ZSTD_outBuffer  out;
+
+    *produced = 0;
+
+    /* libzstd must not be called again after an error without a reset */
+
+    if (decoder->rc != ZMAP_AGAIN) {
+        return decoder->rc;
+    }
+
+    out.dst = dst;
+    out.size = dst_size;
+    out.pos = 0;
+
+    decoder->rc = zmap_decode_run(decoder, src, &out);
+
+    *produced = out.pos;
+
+    return decoder->rc;
+}
+
+
+uint64_t
+zmap_decode_total(const zmap_decoder_t *decoder)
+{
+    return decoder->total;
+}
+
+
+size_t
+zmap_decode_consumed(const zmap_decoder_t *decoder)
+{
+    return decoder->pos;
+}
+
+
+static zmap_decoder_t *
+zmap_decoder_create(void)
+{
+    zmap_decoder_t  *decoder;
+
+    decoder = calloc(1, sizeof(zmap_decoder_t));
+    if (decoder == NULL) {
+        return NULL;
+    }
+
+    decoder->dctx = ZSTD_createDCtx();
+    if (decoder->dctx == NULL) {
+        free(decoder);
+        return NULL;
+    }
+
+    zmap_decoder_reset(decoder);
+
+    return decoder;
+}
+
+
+static void
+zmap_decoder_free(zmap_decoder_t *decoder)
+{
+    (void) ZSTD_freeDCtx(decoder->dctx);
+    free(decoder);
+}
+
+
+/*
+ * One call per frame: over several frames libzstd reports a truncated frame
+ * and bytes that begin no frame by the same code, and it may have been built
+ * to take frames of formats older than RFC 8878.
+ */
+
+static zmap_rc_e
+zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
+    const uint8_t *src)
+{
+    size_t     coded, decoded, done;
+    zmap_rc_e  rc;
+
+    done = 0;
+
+    for ( ;; ) {
+        rc = zmap_decode_skip(src, decoder->size, &decoder->pos);
+        if (rc != ZMAP_OK) {
+            return rc;
+        }
+
+        if (decoder->pos == decoder->size) {
+            return done == dst_size ? ZMAP_OK : ZMAP_CONTENT_SIZE;
+        }
+
+        coded = ZSTD_findFrameCompressedSize(src + decoder->pos,
+                                             decoder->size - decoder->pos);
+        if (ZSTD_isError(coded)) {
+            return zmap_decode_error(coded);
+        }
+
+        decoded = ZSTD_decompressDCtx(decoder->dctx, dst + done,
+                                      dst_size - done, src + decoder->pos,
+                                      coded);
+        if (ZSTD_isError(decoded)) {
+            return zmap_decode_error(decoded);
+        }
+
+        done += decoded;
+        decoder->pos += coded;
+        decoder->total = done;
+    }
+}
+
+
+static zmap_rc_e
+zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
+    ZSTD_outBuffer *out)
+{
+    zmap_rc_e  rc;
+
+    for ( ;; ) {
+
+        if (!decoder->inside) {
+            rc = zmap_decode_skip(src, decoder->size, &decoder->pos);
+            if (rc != ZMAP_OK) {
+                return rc;
+            }
+
+            if (decoder->pos == decoder->size) {
+                return ZMAP_OK;
+            }
+        }
+
+        /*
+         * Without room the next frame is not begun: libzstd decodes a frame
+         * past its window buffer when all of it fits into dst.
+         */
+
+        if (out->pos == out->size) {
+            return ZMAP_AGAIN;
+        }
+
+        rc = zmap_decode_piece(decoder, src, out);
+        if (rc != ZMAP_OK) {
+            return rc;
+        }
+    }
+}
+
+
+static zmap_rc_e
+zmap_decode_piece(zmap_decoder_t *decoder, const uint8_t *src,
+    ZSTD_outBuffer *out)
+{
+    size_t         left, consumed, produced;
+    ZSTD_inBuffer  in;
+
+    in.src = src;
+    in.size = decoder->size;
+    in.pos = decoder->pos;
+
+    produced = out->pos;
+
+    left = ZSTD_decompressStream(decoder->dctx, out, &in);
+
+    produced = out->pos - produced;
+    consumed = in.pos - decoder->pos;
+
+    decoder->pos = in.pos;
+    decoder->total += produced;
+
+    if (ZSTD_isError(left)) {
+        return zmap_decode_error(left);
+    }
+
+    if (decoder->limit != 0 && decoder->total > decoder->limit) {
+        return ZMAP_TOO_LARGE;
+    }
+
+    if (produced == 0 && consumed == 0) {
+        return in.pos == in.size ? ZMAP_TRUNCATED : ZMAP_CORRUPT;
+    }
+
+    decoder->inside = (left != 0);
+
+    return ZMAP_OK;
+}
+
+
+/* moves *pos over skippable frames to a zstd frame or to the end of src */
+
+static zmap_rc_e
+zmap_decode_skip(const uint8_t *src, size_t size, size_t *pos)
+{
+    size_t    left;
+    uint32_t  length;
+
+    for ( ;; ) {
+        left = size - *pos;
+
+        if (left == 0) {
+            return ZMAP_OK;
+        }
+
+        if (zmap_decode_magic(src + *pos, left, ZSTD_MAGICNUMBER, UINT32_MAX)) {
+            return left < ZMAP_MAGIC_SIZE ? ZMAP_TRUNCATED : ZMAP_OK;
+        }
+
+        if (!zmap_decode_magic(src + *pos, left, ZSTD_MAGIC_SKIPPABLE_START,
+                               ZSTD_MAGIC_SKIPPABLE_MASK))
+        {
+            return ZMAP_MAGIC;
+        }
+
+        if (left < ZMAP_SKIPPABLE_HEADER) {
+            return ZMAP_TRUNCATED;
+        }
+
+        length = zmap_decode_le(src + *pos + ZMAP_MAGIC_SIZE, 4);
+
+        if (length > left - ZMAP_SKIPPABLE_HEADER) {
+            return ZMAP_TRUNCATED;
+        }
+
+        *pos += ZMAP_SKIPPABLE_HEADER + (size_t) length;
+    }
+}
+
+
+/* nonzero when src begins with that number, or ends inside of it */
+
+static int
+zmap_decode_magic(const uint8_t *src, size_t left, uint32_t magic,
+    uint32_t mask)
+{
+    if (left < ZMAP_MAGIC_SIZE) {
+        mask &= (UINT32_C(1) << 8 * left) - 1;
+
+    } else {
+        left = ZMAP_MAGIC_SIZE;
+    }
+
+    return ((zmap_decode_le(src, left) ^ magic) & mask) == 0;
+}
+
+
+/* the smallest logarithm that allows window_max, where 0 means libzstd's */
+
+static int
+zmap_decode_window_log(uint64_t window_max)
+{
+    int          log;
+    ZSTD_bounds  bounds;
+
+    bounds = ZSTD_dParam_getBounds(ZSTD_d_windowLogMax);
+
+    log = bounds.lowerBound;
+
+    while (log < bounds.upperBound && (UINT64_C(1) << log) < window_max) {
+        log++;
+    }
+
+    return log;
+}
+
+
+static zmap_rc_e
+zmap_decode_error(size_t code)
+{
+    switch (ZSTD_getErrorCode(code)) {
+
+    case ZSTD_error_prefix_unknown:
+    case ZSTD_error_version_unsupported:
+        return ZMAP_MAGIC;
+
+    case ZSTD_error_frameParameter_unsupported:
+        return ZMAP_HEADER;
+
+    case ZSTD_error_frameParameter_windowTooLarge:
+        return ZMAP_WINDOW;
+
+    case ZSTD_error_checksum_wrong:
+        return ZMAP_CHECKSUM;
+
+    case ZSTD_error_dictionary_corrupted:
+    case ZSTD_error_dictionary_wrong:
+        return ZMAP_DICTIONARY;
+
+    case ZSTD_error_dstSize_tooSmall:
+    case ZSTD_error_dstBuffer_null:
+        return ZMAP_CONTENT_SIZE;
+
+    case ZSTD_error_srcSize_wrong:
+        return ZMAP_TRUNCATED;
+
+    case ZSTD_error_memory_allocation:
+        return ZMAP_NOMEM;
+
+    default:
+        return ZMAP_CORRUPT;
+    }
+}
+
+
+static uint32_t
+zmap_decode_le(const uint8_t *p, size_t size)
+{
+    uint32_t  value;
+
+    value = 0;
+
+    while (size > 0) {
+        size--;
+        value = value << 8 | p[size];
+    }
+
+    return value;
+}

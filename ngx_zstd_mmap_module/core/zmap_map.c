@@ -1,0 +1,213 @@
+
+/*
+ * Reads the version of an open file and maps its bytes.
+ */
+
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "zmap_map.h"
+
+
+#define ZMAP_NS  1000000000
+
+
+static int zmap_map_unsupported(int err);
+static zmap_rc_e zmap_map_copy(zmap_map_t *map, int fd, size_t size);
+static zmap_rc_e zmap_map_read(uint8_t *data, int fd, size_t size);
+
+
+zmap_rc_e
+zmap_version_read(zmap_version_t *version, int fd)
+{
+    struct stat  st;
+
+    if (fstat(fd, &st) == -1) {
+        return ZMAP_SYSERR;
+    }
+
+    version->dev = (uint64_t) st.st_dev;
+    version->ino = (uint64_t) st.st_ino;
+    version->size = (uint64_t) st.st_size;
+    version->mtime = (int64_t) st.st_mtim.tv_sec;
+    version->ctime = (int64_t) st.st_ctim.tv_sec;
+    version->mtime_ns = (uint32_t) st.st_mtim.tv_nsec;
+    version->ctime_ns = (uint32_t) st.st_ctim.tv_nsec;
+
+    return ZMAP_OK;
+}
+
+
+int
+zmap_version_equal(const zmap_version_t *a, const zmap_version_t *b)
+{
+    return a->dev == b->dev
+           && a->ino == b->ino
+           && a->size == b->size
+           && a->mtime == b->mtime
+           && a->ctime == b->ctime
+           && a->mtime_ns == b->mtime_ns
+           && a->ctime_ns == b->ctime_ns;
+}
+
+
+int
+zmap_version_racy(const zmap_version_t *version, int64_t now, uint32_t now_ns)
+{
+    int64_t   age;
+    uint64_t  seconds;
+
+    if (version->ctime > now) {
+        return 1;
+    }
+
+    seconds = (uint64_t) now - (uint64_t) version->ctime;
+
+    if (seconds > 1) {
+        return 0;
+    }
+
+    age = (int64_t) seconds * ZMAP_NS + now_ns - version->ctime_ns;
+
+    return age < ZMAP_VERSION_RACY_NS;
+}
+
+
+zmap_rc_e
+zmap_version_check(const zmap_version_t *version, int fd)
+{
+    zmap_rc_e       rc;
+    zmap_version_t  current;
+
+    rc = zmap_version_read(&current, fd);
+    if (rc != ZMAP_OK) {
+        return rc;
+    }
+
+    return zmap_version_equal(version, &current) ? ZMAP_OK : ZMAP_CHANGED;
+}
+
+
+zmap_rc_e
+zmap_map_open(zmap_map_t *map, int fd, uint64_t size)
+{
+    void  *data;
+
+    if ((uint64_t) (size_t) size != size) {
+        return ZMAP_OVERFLOW;
+    }
+
+    if (size == 0) {
+        map->data = NULL;
+        map->size = 0;
+        map->kind = ZMAP_MAP_NONE;
+
+        return ZMAP_OK;
+    }
+
+    /* MAP_PRIVATE: FUSE with direct_io refuses MAP_SHARED only */
+
+    data = mmap(NULL, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+    if (data == MAP_FAILED) {
+        return zmap_map_unsupported(errno)
+               ? zmap_map_copy(map, fd, (size_t) size)
+               : ZMAP_SYSERR;
+    }
+
+    map->data = data;
+    map->size = (size_t) size;
+    map->kind = ZMAP_MAP_FILE;
+
+    return ZMAP_OK;
+}
+
+
+void
+zmap_map_close(zmap_map_t *map)
+{
+    if (map->kind == ZMAP_MAP_FILE) {
+        (void) munmap((void *) map->data, map->size);
+
+    } else if (map->kind == ZMAP_MAP_COPY) {
+        free((void *) map->data);
+    }
+
+    map->data = NULL;
+    map->size = 0;
+    map->kind = ZMAP_MAP_NONE;
+}
+
+
+static int
+zmap_map_unsupported(int err)
+{
+    return err == ENODEV || err == EINVAL || err == EACCES || err == ENOMEM;
+}
+
+
+static zmap_rc_e
+zmap_map_copy(zmap_map_t *map, int fd, size_t size)
+{
+    int         err;
+    uint8_t    *data;
+    zmap_rc_e   rc;
+
+    if (size > ZMAP_MAP_COPY_MAX) {
+        return ZMAP_OVERFLOW;
+    }
+
+    data = malloc(size);
+    if (data == NULL) {
+        return ZMAP_NOMEM;
+    }
+
+    rc = zmap_map_read(data, fd, size);
+
+    if (rc != ZMAP_OK) {
+        err = errno;
+        free(data);
+        errno = err;
+
+        return rc;
+    }
+
+    map->data = data;
+    map->size = size;
+    map->kind = ZMAP_MAP_COPY;
+
+    return ZMAP_OK;
+}
+
+
+static zmap_rc_e
+zmap_map_read(uint8_t *data, int fd, size_t size)
+{
+    size_t   done;
+    ssize_t  n;
+
+    for (done = 0; done < size; done += (size_t) n) {
+
+        do {
+            n = pread(fd, data + done, size - done, (off_t) done);
+        } while (n == -1 && errno == EINTR);
+
+        if (n == -1) {
+            return ZMAP_SYSERR;
+        }
+
+        if (n == 0) {
+            return ZMAP_CHANGED;
+        }
+    }
+
+    return ZMAP_OK;
+}
