@@ -59,7 +59,7 @@ build/demo/complete: tools/build/demo-site | need-run
 	@tools/build/demo-site
 
 run: need-build need-run build demo
-	@PORT=$(PORT) tools/build/run
+	@exec env PORT=$(PORT) tools/build/run
 
 # core alone, unit tests, replays
 
@@ -104,18 +104,18 @@ REPLAYS = $(FUZZERS:%=build/fuzz/%-replay)
 
 test: need-build need-test need-run build demo build/core/libzmap.a \
       $(UNITS:%=build/unit/%) $(REPLAYS)
-	@JOBS=$(JOBS) tools/build/prove build/unit $(TESTS)
+	@exec env JOBS=$(JOBS) tools/build/prove build/unit $(TESTS)
 
 asan: need-build need-test need-run need-asan demo \
       $(UNITS:%=build/asan/unit/%) $(REPLAYS)
 	@tools/build/asan-nginx
-	@JOBS=$(JOBS) tools/build/prove --asan build/asan/unit $(TESTS)
+	@exec env JOBS=$(JOBS) tools/build/prove --asan build/asan/unit $(TESTS)
 
 fuzz: need-build need-test $(FUZZERS:%=build/fuzz/%-fuzz)
 	@tools/build/fuzz $(FUZZ_SECONDS) $(FUZZERS)
 
 valgrind: need-build need-test need-run build demo
-	@ZMAP_VALGRIND=1 tools/build/prove --only t/950-valgrind.t
+	@exec env ZMAP_VALGRIND=1 tools/build/prove --only t/950-valgrind.t
 
 lint: need-build need-lint need-test build
 	@tools/build/lint
