@@ -266,7 +266,7 @@ ngx_http_zstd_mmap_set_enum(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     for (e = cmd->post; e->name.len; e++) {
 
         if (e->name.len == value[1].len
-            && ngx_strcmp(e->name.data, value[1].data) == 0)
+            && ngx_strcasecmp(e->name.data, value[1].data) == 0)
         {
             *np = e->value;
             return NGX_CONF_OK;

@@ -16,9 +16,12 @@ static ngx_table_elt_t *ngx_http_zstd_mmap_push_header(ngx_http_request_t *r,
     char *key, char *value);
 static ngx_table_elt_t *ngx_http_zstd_mmap_find_vary(ngx_http_request_t *r);
 static void ngx_http_zstd_mmap_clear_headers(ngx_http_request_t *r);
+static ngx_int_t ngx_http_zstd_mmap_header_filter(ngx_http_request_t *r);
 
 
 static char  ngx_http_zstd_mmap_vary_value[] = "Accept-Encoding";
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
 ngx_int_t
@@ -245,4 +248,37 @@ ngx_http_zstd_mmap_clear_headers(ngx_http_request_t *r)
     }
 
     r->gzip_vary = 0;
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_init_header_filter(ngx_conf_t *cf)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_zstd_mmap_header_filter;
+
+    return NGX_OK;
+}
+
+
+/*
+ * A 412 is made inside ngx_http_send_header(): nginx then clears the header
+ * list and not r->gzip_vary.
+ */
+
+static ngx_int_t
+ngx_http_zstd_mmap_header_filter(ngx_http_request_t *r)
+{
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    if (r->headers_out.status == NGX_HTTP_PRECONDITION_FAILED) {
+
+        zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+
+        if (zlcf->mode == NGX_HTTP_ZSTD_MMAP_ON) {
+            r->gzip_vary = 0;
+        }
+    }
+
+    return ngx_http_next_header_filter(r);
 }

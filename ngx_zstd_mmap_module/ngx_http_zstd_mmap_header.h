@@ -31,5 +31,8 @@ ngx_int_t ngx_http_zstd_mmap_send_decoded_header(
  */
 ngx_int_t ngx_http_zstd_mmap_set_vary(ngx_http_request_t *r);
 
+/* nginx's postconfiguration: puts a header filter on top */
+ngx_int_t ngx_http_zstd_mmap_init_header_filter(ngx_conf_t *cf);
+
 
 #endif /* NGX_HTTP_ZSTD_MMAP_HEADER_H */

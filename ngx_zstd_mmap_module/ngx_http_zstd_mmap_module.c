@@ -6,6 +6,7 @@
 
 #include "ngx_http_zstd_mmap_conf.h"
 #include "ngx_http_zstd_mmap_handler.h"
+#include "ngx_http_zstd_mmap_header.h"
 #include "ngx_http_zstd_mmap_worker.h"
 
 
@@ -58,5 +59,5 @@ ngx_http_zstd_mmap_init(ngx_conf_t *cf)
 
     *h = ngx_http_zstd_mmap_handler;
 
-    return NGX_OK;
+    return ngx_http_zstd_mmap_init_header_filter(cf);
 }

@@ -46,6 +46,8 @@ static ngx_int_t ngx_http_zstd_mmap_pass_chunk(
     ngx_http_zstd_mmap_stream_t *stream);
 static zmap_rc_e ngx_http_zstd_mmap_fill_chunk(
     ngx_http_zstd_mmap_stream_t *stream, ngx_buf_t *b);
+static ngx_uint_t ngx_http_zstd_mmap_is_blocked(
+    ngx_http_zstd_mmap_stream_t *stream);
 static void ngx_http_zstd_mmap_end_stream(ngx_http_zstd_mmap_stream_t *stream);
 static void ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r,
     ngx_uint_t post);
@@ -234,7 +236,7 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
             return;
         }
 
-        if (rc == NGX_AGAIN || stream->free == NULL) {
+        if (ngx_http_zstd_mmap_is_blocked(stream)) {
             ngx_http_zstd_mmap_wait_stream(r, 0);
             return;
         }
@@ -335,6 +337,28 @@ ngx_http_zstd_mmap_fill_chunk(ngx_http_zstd_mmap_stream_t *stream,
     }
 
     return zrc;
+}
+
+
+/*
+ * NGX_AGAIN does not tell: the TLS layer returns it for the beginning of a
+ * record that it keeps while the socket has room.
+ */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_is_blocked(ngx_http_zstd_mmap_stream_t *stream)
+{
+    ngx_connection_t    *c;
+    ngx_http_request_t  *r;
+
+    r = stream->ctx->request;
+    c = r->connection;
+
+    if (stream->free == NULL) {
+        return 1;
+    }
+
+    return r == c->data && (!c->write->ready || c->write->delayed);
 }
 
 

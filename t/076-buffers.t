@@ -1,0 +1,103 @@
+#!/usr/bin/perl
+
+# Decode buffers: given back whatever the client does; full means streamed.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use lib 't/lib';
+use Test::Zmap;
+
+
+my @points = (0, 1, 100, 400, 5000, 60_000, 150_000);
+
+my $t = Test::Zmap->new(timeout => 15)->plan(23);
+
+my $shot = $t->random(250_000, 1);
+my $big = $t->random(1_500_000, 2);
+
+$t->zst('shot.txt', $shot);
+$t->zst('known.txt', $big);
+$t->zst('unknown.txt', $big, size => 0);
+$t->zst('page.txt', 'one page');
+$t->settle('page.txt.zst');
+
+my $conf = $t->conf(<<'EOC', http => 'zstd_mmap_buffers 1m max=256k;');
+    zstd_mmap on;
+    zstd_mmap_chunk 64k;
+EOC
+$conf =~ s/listen 127\.0\.0\.1:%%PORT%%/$& sndbuf=8k/;
+
+$t->run($conf);
+
+my $pool = 1 << 20;
+my $used = qr/zstd mmap: buffer \w+, used (\d+) of $pool/;
+
+
+# what is in use while a reply of one page is the only one
+sub in_use {
+    $t->get('/page.txt');
+    my ($last) = ($t->log_lines($used))[-1] =~ $used;
+    return $last;
+}
+
+
+sub given_back { return $t->poll(sub { in_use() == 4096 }) }
+
+
+ok(given_back(), 'a reply holds the pages that it needs');
+
+for my $name (qw(shot known unknown)) {
+    for my $end (qw(close abort)) {
+        for my $point (@points) {
+            my $c = $t->connect(rcvbuf => 4096);
+            $c->send_request('GET', "/$name.txt");
+            $c->read_some($point);
+            $c->$end();
+        }
+
+        ok(given_back(), "$name, $end at many points: all is given back");
+    }
+}
+
+my ($worker) = $t->worker_pids();
+
+# four replies of 62 pages fill 256 pages; the fifth finds no room
+my @slow = map { $t->connect(rcvbuf => 4096) } 1 .. 4;
+for my $c (@slow) {
+    $c->send_request('GET', '/shot.txt', headers => ['Connection: close']);
+    like($c->read_some(12), qr/^HTTP\/1\.1 200/, 'a slow reader begins');
+}
+
+my $r = $t->get('/shot.txt');
+ok($r->complete && $r->body eq $shot, 'no room: the body is right');
+is($r->header('Content-Length'), 250_000, 'no room: it has its length');
+is($r->header('Accept-Ranges'), undef, 'no room: streamed');
+ok($t->log_count(qr/zstd mmap: buffer 0+, used/) > 0,
+   'no room: no buffer was found');
+
+$r = $t->get('/known.txt');
+ok($r->complete && $r->body eq $big, 'no room: a stream is right too');
+
+my @right = grep { $_ } map {
+    my $rest = $_->read_some(1 << 20);
+    ($rest =~ /\r\n\r\n(.*)/s)[0] eq $shot;
+} @slow;
+is(@right, 4, 'the slow readers have their bytes');
+$_->close() for @slow;
+
+ok(given_back(), 'all is given back');
+is($t->get('/shot.txt')->header('Accept-Ranges'), 'bytes',
+   'room again: one buffer');
+
+# keep-alive connections that rest hold nothing
+my @idle = map { $t->connect() } 1 .. 10;
+my @done = grep { $_->get('/shot.txt')->body eq $shot } @idle;
+is(@done, 10, 'ten connections');
+ok(given_back(), 'connections at rest hold nothing');
+$_->close() for @idle;
+
+is(join(' ', $t->worker_pids()), $worker, 'the same worker all the time');
+is($t->log_count(qr/\[(?:crit|error)\]/), 0, 'no error in the log');
