@@ -97,6 +97,11 @@ ngx_http_zstd_mmap_send_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
         return rc;
     }
 
+    if (ctx->size == 0 && r != r->main) {
+        /* any buffer would make it a part of the page that is not empty */
+        return rc;
+    }
+
     if (later) {
         zrc = ngx_http_zstd_mmap_decode_body(ctx);
         if (zrc != ZMAP_OK) {
@@ -158,9 +163,6 @@ ngx_http_zstd_mmap_send_buf(ngx_http_request_t *r, ngx_buf_t *b)
 
     b->last_buf = (r == r->main) ? 1 : 0;
     b->last_in_chain = 1;
-
-    /* an empty body of a subrequest: nginx refuses a buffer without a task */
-    b->sync = (b->last_buf || b->memory || b->in_file) ? 0 : 1;
 
     out.buf = b;
     out.next = NULL;

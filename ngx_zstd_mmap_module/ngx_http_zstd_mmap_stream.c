@@ -267,6 +267,13 @@ ngx_http_zstd_mmap_pass_chunk(ngx_http_zstd_mmap_stream_t *stream)
             return ngx_http_zstd_mmap_abort(stream->ctx, zrc);
         }
 
+        if (stream->last && r != r->main
+            && zmap_decode_total(stream->ctx->decoder) == 0)
+        {
+            /* an empty part of a page is one without any buffer */
+            return NGX_OK;
+        }
+
         stream->free = out->next;
         out->next = NULL;
     }

@@ -11,7 +11,7 @@ use lib 't/lib';
 use Test::Zmap;
 
 
-my $t = Test::Zmap->new(log_level => 'info')->plan(48);
+my $t = Test::Zmap->new(log_level => 'info')->plan(58);
 
 my $sized = pack 'H*', '28b52ffd240001000099e9d851';
 my $unsized = $t->frame(blocks => [[compressed => "\0\0"]]);
@@ -24,6 +24,12 @@ $t->raw_zst('unsized.txt', $unsized);
 $t->write("$_.shtml", "<<!--#include virtual=\"/part/$_.txt\" -->>")
     for qw(sized rle unsized);
 $t->write('empty.txt', '');
+
+# parts that nobody asked for before: their size is not learnt yet
+for my $n (0 .. 3) {
+    $t->raw_zst("new$n.txt", $unsized);
+    $t->write("new$n.shtml", "<<!--#include virtual=\"/part/new$n.txt\" -->>");
+}
 $t->settle('unsized.txt.zst');
 
 $t->run($t->conf(<<'EOC'));
@@ -54,8 +60,11 @@ for my $turn (1, 2) {
         is($r->exit . ' ' . $r->status . ' ' . $r->body, '0 200 ',
            "$name, h2, turn $turn");
 
-        $r = $t->get("/$name.shtml");
-        is($r->body, '<>', "$name, subrequest, turn $turn");
+        for my $version ('1.0', '1.1') {
+            $r = $t->request('GET', "/$name.shtml", version => $version);
+            is($r->body, '<>',
+               "$name, subrequest, HTTP/$version, turn $turn");
+        }
 
         my $c = $t->connect();
         is($c->get("/$name.txt")->status . $c->get('/sized.txt')->status,
@@ -77,6 +86,15 @@ for my $name (qw(sized rle unsized)) {
        $t->get('/plain/empty.txt', 'Range: bytes=0-0')->status,
        "$name: a range is answered as for an empty plain file");
 }
+
+is($t->request('GET', '/new0.shtml', version => '1.0')->body, '<>',
+   'unsized, first asked for as a part, HTTP/1.0');
+is($t->get('/new1.shtml')->body, '<>',
+   'unsized, first asked for as a part, HTTP/1.1');
+is($t->curl('--http2-prior-knowledge', "$h2/new2.shtml")->body, '<>',
+   'unsized, first asked for as a part, h2');
+is($t->get('/new3.shtml', 'Accept-Encoding: zstd')->body, '<>',
+   'unsized, first asked for as a part, zstd client');
 
 is($t->log_count(qr/zero size buf/), 0, 'no zero size buf');
 is($t->log_count(qr/is not usable/), 0, 'no complaint about the files');

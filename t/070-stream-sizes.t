@@ -106,4 +106,5 @@ for my $row (@bodies) {
 }
 
 like($t->get('/unknown-16384.txt')->header('ETag'),
-     qr/^"[0-9a-f]+-[0-9a-f]+-d"$/, 'tag of a size that the file does not tell');
+     qr/^"[0-9a-f]+-[0-9a-f]+-d"$/,
+     'tag of a size that the file does not tell');

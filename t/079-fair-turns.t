@@ -13,7 +13,7 @@ use lib 't/lib';
 use Test::Zmap;
 
 
-my $t = Test::Zmap->new(log_level => 'info', timeout => 20)->plan(4);
+my $t = Test::Zmap->new(log_level => 'info', timeout => 20)->plan(5);
 
 # 64 GiB of RLE blocks: more than is taken within the test
 my $blocks = 1 << 19;
@@ -26,16 +26,26 @@ $t->raw_zst('big.txt', $head . $block x ($blocks - 1) . $last);
 $t->zst('small.txt', 'small');
 $t->settle('small.txt.zst');
 
-$t->run($t->conf('zstd_mmap on;'));
+$t->run($t->conf(<<'EOC'));
+    zstd_mmap on;
+
+    # a socket that never fills: a thousandth of what is decoded
+    gzip on;
+    gzip_types text/plain;
+    gzip_comp_level 1;
+EOC
 
 
 # readers that take all they can get, until they are killed
 sub reader {
+    my ($coding) = @_;
+
     my $pid = fork() // die "fork: $!";
     return $pid if $pid;
 
     my $c = $t->connect();
-    $c->send_request('GET', '/big.txt');
+    $c->send_request('GET', '/big.txt',
+                     headers => ["Accept-Encoding: $coding"]);
     while (length $c->read_some(1 << 20)) { }
     POSIX::_exit(0);
 }
@@ -45,7 +55,7 @@ is($t->head('/big.txt')->header('Content-Length'), $blocks << 17,
    'the big file');
 is($t->get('/small.txt')->body, 'small', 'the small file');
 
-my @readers = map { reader() } 1 .. 2;
+my @readers = map { reader($_) } qw(identity identity gzip);
 
 my ($slowest, $right) = (0, 0);
 my $end = time() + 2;
@@ -61,7 +71,10 @@ my $running = grep { waitpid($_, POSIX::WNOHANG()) == 0 } @readers;
 kill 'KILL', @readers;
 waitpid $_, 0 for @readers;
 
-is($running, 2, 'the streams ran all the time');
+is($running, 3, 'the streams ran all the time');
+
+is($t->get('/small.txt', 'Accept-Encoding: gzip')->status, 200,
+   'the worker serves on');
 
 # one turn is a fraction of a millisecond of decoding
 my $bound = 0.5 * ($ENV{TEST_SCALE} || 1);

@@ -20,6 +20,10 @@
 #define ZMAP_NS  1000000000
 
 
+static int zmap_version_same_bytes(const zmap_version_t *a,
+    const zmap_version_t *b);
+static int zmap_version_new_attributes(const zmap_version_t *a,
+    const zmap_version_t *b);
 static int zmap_map_unsupported(int err);
 static zmap_rc_e zmap_map_copy(zmap_map_t *map, int fd, size_t size);
 static zmap_rc_e zmap_map_read(uint8_t *data, int fd, size_t size);
@@ -41,6 +45,10 @@ zmap_version_read(zmap_version_t *version, int fd)
     version->ctime = (int64_t) st.st_ctim.tv_sec;
     version->mtime_ns = (uint32_t) st.st_mtim.tv_nsec;
     version->ctime_ns = (uint32_t) st.st_ctim.tv_nsec;
+    version->nlink = (uint64_t) st.st_nlink;
+    version->mode = (uint32_t) st.st_mode;
+    version->uid = (uint32_t) st.st_uid;
+    version->gid = (uint32_t) st.st_gid;
 
     return ZMAP_OK;
 }
@@ -49,12 +57,8 @@ zmap_version_read(zmap_version_t *version, int fd)
 int
 zmap_version_equal(const zmap_version_t *a, const zmap_version_t *b)
 {
-    return a->dev == b->dev
-           && a->ino == b->ino
-           && a->size == b->size
-           && a->mtime == b->mtime
+    return zmap_version_same_bytes(a, b)
            && a->ctime == b->ctime
-           && a->mtime_ns == b->mtime_ns
            && a->ctime_ns == b->ctime_ns;
 }
 
@@ -92,7 +96,40 @@ zmap_version_check(const zmap_version_t *version, int fd)
         return rc;
     }
 
-    return zmap_version_equal(version, &current) ? ZMAP_OK : ZMAP_CHANGED;
+    if (zmap_version_equal(version, &current)) {
+        return ZMAP_OK;
+    }
+
+    if (zmap_version_same_bytes(version, &current)
+        && zmap_version_new_attributes(version, &current))
+    {
+        return ZMAP_OK;
+    }
+
+    return ZMAP_CHANGED;
+}
+
+
+/* as far as the members tell that a write must change */
+
+static int
+zmap_version_same_bytes(const zmap_version_t *a, const zmap_version_t *b)
+{
+    return a->dev == b->dev
+           && a->ino == b->ino
+           && a->size == b->size
+           && a->mtime == b->mtime
+           && a->mtime_ns == b->mtime_ns;
+}
+
+
+static int
+zmap_version_new_attributes(const zmap_version_t *a, const zmap_version_t *b)
+{
+    return a->nlink != b->nlink
+           || a->mode != b->mode
+           || a->uid != b->uid
+           || a->gid != b->gid;
 }
 
 

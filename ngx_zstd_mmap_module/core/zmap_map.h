@@ -31,6 +31,12 @@ typedef struct {
     int64_t   ctime;           /* seconds */
     uint32_t  mtime_ns;
     uint32_t  ctime_ns;
+
+    /* not compared: they explain why a ctime is another */
+    uint64_t  nlink;
+    uint32_t  mode;
+    uint32_t  uid;
+    uint32_t  gid;
 } zmap_version_t;
 
 
@@ -60,7 +66,7 @@ typedef struct {
 /* fstat(2) of fd; ZMAP_OK or ZMAP_SYSERR */
 zmap_rc_e zmap_version_read(zmap_version_t *version, int fd);
 
-/* nonzero when all members are equal */
+/* nonzero when all members that are compared are equal */
 int zmap_version_equal(const zmap_version_t *a, const zmap_version_t *b);
 
 /*
@@ -71,8 +77,12 @@ int zmap_version_racy(const zmap_version_t *version, int64_t now,
     uint32_t now_ns);
 
 /*
- * ZMAP_OK when fd still is that version, ZMAP_CHANGED when it is another,
- * ZMAP_SYSERR when fstat(2) failed.
+ * ZMAP_OK when fd still has the bytes of that version, ZMAP_CHANGED when it may
+ * have others, ZMAP_SYSERR when fstat(2) failed.
+ *
+ * rename(2) over a file, unlink(2), link(2), chmod(2) and chown(2) change the
+ * ctime and no byte: another ctime alone does not count where the link count,
+ * the mode or the owner is another as well.
  */
 zmap_rc_e zmap_version_check(const zmap_version_t *version, int fd);
 

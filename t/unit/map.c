@@ -200,7 +200,7 @@ versions_differ_by_every_member(void **state)
 
     (void) state;
 
-    a = (zmap_version_t) { 1, 2, 3, 4, 5, 6, 7 };
+    a = (zmap_version_t) { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
 
     for (i = 0; i < 7; i++) {
         b[i] = a;
@@ -247,6 +247,55 @@ a_changed_file_is_noticed(void **state)
 
     assert_int_equal(close(fd), 0);
     assert_int_equal(close(other), 0);
+}
+
+
+/* what changes the ctime alone: a rename over the file ends in an unlink */
+
+static void
+links_mode_and_owner_change_no_byte(void **state)
+{
+    int              fd;
+    char             path[] = "/tmp/zmap-map-XXXXXX", linked[64];
+    struct stat      st;
+    struct timespec  times[2];
+    zmap_version_t   version;
+
+    (void) state;
+
+    fd = mkstemp(path);
+    assert_true(fd != -1);
+    assert_int_equal(write(fd, "0123456789", 10), 10);
+    (void) snprintf(linked, sizeof(linked), "%s.linked", path);
+
+    assert_int_equal(zmap_version_read(&version, fd), ZMAP_OK);
+    version.ctime--;
+
+    assert_int_equal(zmap_version_check(&version, fd), ZMAP_CHANGED);
+
+    assert_int_equal(link(path, linked), 0);
+    assert_int_equal(zmap_version_check(&version, fd), ZMAP_OK);
+    assert_int_equal(unlink(linked), 0);
+    assert_int_equal(zmap_version_check(&version, fd), ZMAP_CHANGED);
+
+    assert_int_equal(fchmod(fd, 0640), 0);
+    assert_int_equal(zmap_version_check(&version, fd), ZMAP_OK);
+
+    assert_int_equal(zmap_version_read(&version, fd), ZMAP_OK);
+    version.ctime--;
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(zmap_version_check(&version, fd), ZMAP_OK);
+
+    /* a write shows whatever else has changed */
+
+    assert_int_equal(fstat(fd, &st), 0);
+    times[0] = st.st_atim;
+    times[1] = st.st_mtim;
+    times[1].tv_nsec ^= 1;
+    assert_int_equal(futimens(fd, times), 0);
+    assert_int_equal(zmap_version_check(&version, fd), ZMAP_CHANGED);
+
+    assert_int_equal(close(fd), 0);
 }
 
 
@@ -623,6 +672,7 @@ main(void)
         cmocka_unit_test(version_of_a_bad_descriptor_is_a_system_error),
         cmocka_unit_test(versions_differ_by_every_member),
         cmocka_unit_test(a_changed_file_is_noticed),
+        cmocka_unit_test(links_mode_and_owner_change_no_byte),
         cmocka_unit_test(young_versions_are_racy),
         cmocka_unit_test_setup(a_file_is_mapped, no_faults),
         cmocka_unit_test_setup(closing_unmaps, no_faults),
