@@ -1,0 +1,138 @@
+package Preload;
+
+# Fails system calls and allocations of a worker, or truncates a file at a
+# call: the orders for fault.c.
+#
+#   use lib 't/lib', 't/preload';
+#   my $fault = Preload->new($t);
+#   $fault->run($conf);                      # instead of $t->run($conf)
+#   $fault->arm('mmap', 2, errno => ENOMEM); # the second mmap from now on
+#   ... a request ...
+#   $fault->fired()                          # how often it came to that
+#
+# arm($calls, $n, %opt): $calls is "mmap", "fstat|pread" ..; errno => E makes
+# the n-th of them fail, truncate => [$path, $size] makes it and truncates the
+# file, short => 1 makes a pread that gives half.  always => 1: every call from
+# the n-th on.  any => 1: calls of nginx itself, too.  pid => the only worker.
+# order => 1: the second of two orders that hold at the same time; also for
+# fired().
+
+use strict;
+use warnings;
+
+use Errno qw(ENOMEM);
+
+my $SOURCE = 't/preload/fault.c';
+
+my $SIZE = 32 + 8 + 1024;        # of fault_orders_t
+
+my %CALL = (mmap => 1, fstat => 2, pread => 4, alloc => 8, sigaction => 16,
+            madvise => 32, munmap => 64, setsockopt => 128, getrandom => 256);
+
+
+sub new {
+    my ($class, $t) = @_;
+
+    my $library = $t->run_dir() . '/fault.so';
+    my ($code, $output) = $t->capture('gcc', '-std=gnu11', '-O1', '-g',
+        '-fno-omit-frame-pointer', '-fno-builtin', '-Wall', '-Wextra',
+        '-Werror', '-shared', '-fPIC', '-o', $library, $SOURCE, '-ldl');
+    die "$SOURCE: $output" if $code;
+
+    my $self = bless { t => $t, library => $library,
+                       orders => $t->run_dir() . '/fault.orders' }, $class;
+    $self->_write(0, pack 'x4096');
+
+    return $self;
+}
+
+
+sub _write {
+    my ($self, $offset, $bytes) = @_;
+
+    open(my $fh, '+>>', $self->{orders}) or die "$self->{orders}: $!";
+    close($fh);
+    open($fh, '+<:raw', $self->{orders}) or die "$self->{orders}: $!";
+    sysseek($fh, $offset, 0) // die "$self->{orders}: $!";
+    syswrite($fh, $bytes) == length $bytes or die "$self->{orders}: $!";
+    close($fh);
+}
+
+
+# LeakSanitizer knows by the caller what the dynamic linker keeps for ever,
+# and here the caller is fault.so: its list of suppressions gets one more.
+sub _leak_options {
+    my ($self) = @_;
+
+    my @given = split /:/, $ENV{LSAN_OPTIONS} // '';
+    my ($old) = map { /^suppressions=(.*)/ ? $1 : () } @given;
+    my $text = '';
+
+    if (defined $old) {
+        open(my $fh, '<', $old) or die "$old: $!";
+        local $/;
+        $text = <$fh>;
+    }
+
+    my $new = $self->{t}->run_dir() . '/leaks.supp';
+    open(my $fh, '>', $new) or die "$new: $!";
+    print $fh "leak:add_to_global_resize\n$text";
+    close($fh) or die "$new: $!";
+
+    return join ':', (grep { !/^suppressions=/ } @given),
+        "suppressions=$new";
+}
+
+
+# The library comes before a sanitizer's: its calls then go through both.
+sub run {
+    my ($self, $conf) = @_;
+
+    local $ENV{LD_PRELOAD} = $self->{library};
+    local $ENV{ZMAP_FAULT} = $self->{orders};
+    local $ENV{ASAN_OPTIONS} = join ':', $ENV{ASAN_OPTIONS} // (),
+        'verify_asan_link_order=0';
+    local $ENV{LSAN_OPTIONS} = $self->_leak_options();
+
+    return $self->{t}->run($conf);
+}
+
+
+sub arm {
+    my ($self, $calls, $n, %opt) = @_;
+
+    my $bits = 0;
+    $bits |= $CALL{$_} // die "no call $_\n" for split /\|/, $calls;
+
+    my ($path, $size) = @{$opt{truncate} || ['', 0]};
+    my $action = $opt{truncate} ? 2 : $opt{short} ? 3 : 1;
+    my $pid = $opt{pid} // ($self->{t}->worker_pids())[0];
+    my $offset = ($opt{order} // 0) * $SIZE;
+
+    # the bits go last: they are what sets it off
+    $self->_write($offset, pack 'L8 Q a1024', 0, $action,
+        $opt{errno} // ENOMEM, $n, 0, $opt{always} ? 1 : 0,
+        $opt{any} ? 1 : 0, $pid, $size, $path);
+    $self->_write($offset, pack 'L', $bits);
+}
+
+
+sub disarm {
+    my ($self) = @_;
+
+    $self->_write($_ * $SIZE, pack 'L', 0) for 0, 1;
+}
+
+
+sub fired {
+    my ($self, $order) = @_;
+
+    open(my $fh, '<:raw', $self->{orders}) or die "$self->{orders}: $!";
+    sysseek($fh, ($order // 0) * $SIZE, 0) // die "$self->{orders}: $!";
+    sysread($fh, my $bytes, 32) == 32 or die "$self->{orders}: $!";
+
+    return (unpack 'L8', $bytes)[4];
+}
+
+
+1;
