@@ -42,7 +42,7 @@ __asan_default_options(void)
 }
 
 
-static const zmap_version_t  version = { 1, 2, 10, 4, 5, 6, 7 };
+static const zmap_version_t  version = { .ino = 2, .size = 10 };
 
 static int  random_fails;
 
