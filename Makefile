@@ -12,8 +12,9 @@ TESTS        ?=
 FUZZ_SECONDS ?= 60
 JOBS         ?= 2
 
-ifneq ($(words $(CURDIR)),1)
-$(error the path of the checkout has a space in it: $(CURDIR))
+# names that make or a shell would take apart
+ifneq ($(shell printf %s '$(subst ','"'"',$(CURDIR))' | LC_ALL=C tr -d 'A-Za-z0-9/_.,@%+~\200-\377-'),)
+$(error the path of the checkout has a special character: $(CURDIR))
 endif
 
 CC        = gcc
@@ -45,7 +46,7 @@ LIBS       = -lzstd -lpthread -ldl
 
 build: $(MODULE)
 
-need-%:
+need-build need-run need-test need-lint need-asan: need-%:
 	@tools/build/packages $*
 
 $(MODULE): $(MOD_FILES) tools/build/module | need-build

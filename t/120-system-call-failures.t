@@ -222,5 +222,5 @@ is(first_request('munmap', 1, ENOMEM), 'right, then right',
 is(first_request('getrandom', 1, EAGAIN), 'right, then right',
    'no random numbers');
 
-$t->log_like(qr/\[warn\].*no memory for zstd_mmap_buffers/,
+$t->log_like(qr/\[crit\].*no memory for zstd_mmap_buffers/,
              'missing buffers are in the log');
