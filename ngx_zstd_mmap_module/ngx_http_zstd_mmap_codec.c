@@ -11,12 +11,6 @@
 
 
 typedef struct {
-    zmap_file_t     *file;
-    uint64_t         max_blocks;
-} ngx_http_zstd_mmap_walk_job_t;
-
-
-typedef struct {
     zmap_decoder_t  *decoder;
     zmap_map_t      *map;
     u_char          *dst;
@@ -25,9 +19,10 @@ typedef struct {
 } ngx_http_zstd_mmap_decode_job_t;
 
 
-static zmap_rc_e ngx_http_zstd_mmap_walk_blocks(ngx_http_zstd_mmap_ctx_t *ctx,
-    uint64_t max_blocks);
+static zmap_rc_e ngx_http_zstd_mmap_run_walk(ngx_http_zstd_mmap_ctx_t *ctx,
+    zmap_guard_pt job);
 static zmap_rc_e ngx_http_zstd_mmap_walk_job(void *data);
+static zmap_rc_e ngx_http_zstd_mmap_peek_job(void *data);
 static zmap_rc_e ngx_http_zstd_mmap_body_job(void *data);
 static zmap_rc_e ngx_http_zstd_mmap_step_job(void *data);
 static zmap_rc_e ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx);
@@ -35,42 +30,59 @@ static zmap_rc_e ngx_http_zstd_mmap_take_decoder(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_guard_pt job, void *data);
+static void ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_check(ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_judge(zmap_file_t *file, zmap_rc_e rc);
 
 
 zmap_rc_e
 ngx_http_zstd_mmap_walk(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    return ngx_http_zstd_mmap_walk_blocks(ctx, 0);
-}
-
-
-zmap_rc_e
-ngx_http_zstd_mmap_peek(ngx_http_zstd_mmap_ctx_t *ctx)
-{
-    zmap_rc_e  rc;
-
-    do {
-        rc = ngx_http_zstd_mmap_walk_blocks(ctx, 1);
-    } while (rc == ZMAP_AGAIN && ctx->file->walk.frames.frames == 0);
-
-    return (rc == ZMAP_AGAIN) ? ZMAP_OK : rc;
-}
-
-
-static zmap_rc_e
-ngx_http_zstd_mmap_walk_blocks(ngx_http_zstd_mmap_ctx_t *ctx,
-    uint64_t max_blocks)
-{
-    zmap_rc_e                      rc;
-    zmap_file_t                   *file;
-    ngx_http_zstd_mmap_walk_job_t  job;
+    zmap_rc_e     rc;
+    zmap_file_t  *file;
 
     file = ctx->file;
 
     if (file->verdict != ZMAP_AGAIN) {
         return file->verdict;
     }
+
+    rc = ngx_http_zstd_mmap_run_walk(ctx, ngx_http_zstd_mmap_walk_job);
+
+    if (rc == ZMAP_OK) {
+        file->verdict = ZMAP_OK;
+    }
+
+    return rc;
+}
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_peek(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_file_t  *file;
+
+    file = ctx->file;
+
+    if (file->verdict != ZMAP_AGAIN) {
+        return file->verdict;
+    }
+
+    if (file->walk.frames.frames) {
+        return ZMAP_OK;
+    }
+
+    return ngx_http_zstd_mmap_run_walk(ctx, ngx_http_zstd_mmap_peek_job);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_run_walk(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job)
+{
+    zmap_rc_e     rc;
+    zmap_file_t  *file;
+
+    file = ctx->file;
 
     rc = ngx_http_zstd_mmap_map(ctx);
     if (rc != ZMAP_OK) {
@@ -81,25 +93,12 @@ ngx_http_zstd_mmap_walk_blocks(ngx_http_zstd_mmap_ctx_t *ctx,
                    "zstd mmap: walk at %uL of %uL",
                    file->walk.offset, file->walk.size);
 
-    job.file = file;
-    job.max_blocks = max_blocks;
-
-    rc = ngx_http_zstd_mmap_guarded(ctx, ngx_http_zstd_mmap_walk_job, &job);
+    rc = ngx_http_zstd_mmap_guarded(ctx, job, file);
 
     ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: walk rc:%d at %uL, frames:%uL content:%uL",
                    rc, file->walk.offset, file->walk.frames.frames,
                    file->walk.frames.content_size);
-
-    if (rc == ZMAP_OK) {
-        file->verdict = ZMAP_OK;
-    }
-
-    if (rc == ZMAP_FAULT) {
-        /* the jump may have left it between two of its updates */
-        zmap_walk_free(&file->walk);
-        zmap_walk_init(&file->walk, file->version.size);
-    }
 
     ngx_http_zstd_mmap_judge(file, rc);
 
@@ -110,10 +109,18 @@ ngx_http_zstd_mmap_walk_blocks(ngx_http_zstd_mmap_ctx_t *ctx,
 static zmap_rc_e
 ngx_http_zstd_mmap_walk_job(void *data)
 {
-    ngx_http_zstd_mmap_walk_job_t *job = data;
+    zmap_file_t *file = data;
 
-    return zmap_walk_run(&job->file->walk, job->file->map.data,
-                         job->max_blocks);
+    return zmap_walk_run(&file->walk, file->map.data, 0);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_peek_job(void *data)
+{
+    zmap_file_t *file = data;
+
+    return zmap_walk_first(&file->walk, file->map.data);
 }
 
 
@@ -257,21 +264,61 @@ ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
 
     rc = zmap_guard_call(map->data, map->size, job, data);
 
-    if (rc == ZMAP_FAULT && ctx->decoder) {
+    if (rc == ZMAP_FAULT) {
+        ngx_http_zstd_mmap_recover(ctx);
+    }
+
+    check = ngx_http_zstd_mmap_check(ctx);
+
+    return (check == ZMAP_OK) ? rc : check;
+}
+
+
+/* the jump may have left either between two of its updates */
+
+static void
+ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_file_t  *file;
+
+    file = ctx->file;
+
+    if (ctx->decoder) {
         zmap_decoder_reset(ctx->decoder);
+        return;
     }
 
-    check = zmap_version_check(&ctx->file->version, ctx->of.fd);
+    zmap_walk_free(&file->walk);
+    zmap_walk_init(&file->walk, file->version.size);
+}
 
-    if (check == ZMAP_OK) {
-        return rc;
+
+static zmap_rc_e
+ngx_http_zstd_mmap_check(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e     rc;
+    zmap_file_t  *file;
+
+    file = ctx->file;
+
+    rc = zmap_version_check(&file->version, ctx->of.fd);
+
+    if (rc == ZMAP_TOUCHED) {
+
+        /* Content_Checksum tells better than a ctime whether bytes changed */
+
+        if (file->verdict == ZMAP_OK && file->walk.frames.checksum) {
+            return ZMAP_OK;
+        }
+
+        rc = ZMAP_CHANGED;
     }
 
-    if (check == ZMAP_CHANGED) {
+    if (rc == ZMAP_CHANGED) {
         ngx_http_zstd_mmap_forget_file(ctx);
     }
 
-    return check;
+    return rc;
 }
 
 

@@ -27,7 +27,7 @@
  */
 zmap_rc_e ngx_http_zstd_mmap_walk(ngx_http_zstd_mmap_ctx_t *ctx);
 
-/* walks as far as the header of the first zstd frame, or of a first block */
+/* walks as far as the header of the first zstd frame, unless that was done */
 zmap_rc_e ngx_http_zstd_mmap_peek(ngx_http_zstd_mmap_ctx_t *ctx);
 
 /*

@@ -11,7 +11,8 @@
 #define NGX_HTTP_ZSTD_MMAP_MB  (1024 * 1024)
 #define NGX_HTTP_ZSTD_MMAP_GB  (1024 * 1024 * 1024LL)
 
-#define NGX_HTTP_ZSTD_MMAP_CACHE_LIMIT  1000000
+/* each file is a mapping: half of the default of vm.max_map_count */
+#define NGX_HTTP_ZSTD_MMAP_CACHE_LIMIT  32768
 
 
 typedef struct {
@@ -408,7 +409,8 @@ ngx_http_zstd_mmap_cache(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 invalid:
 
     return ngx_http_zstd_mmap_invalid(cf, cmd, &value[i],
-                                      "\"off\" or max=N [inactive=TIME]");
+                                      "\"off\" alone, or max=N [inactive=TIME] "
+                                      "with N up to 32768");
 }
 
 

@@ -12,6 +12,10 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#if !(NGX_HTTP_GZIP)
+#error "nginx must be built with its gzip module or --with-compat"
+#endif
+
 
 typedef enum {
     NGX_HTTP_ZSTD_MMAP_OFF = 0,

@@ -13,17 +13,8 @@ static void ngx_http_zstd_mmap_cleanup_ctx(void *data);
 ngx_http_zstd_mmap_ctx_t *
 ngx_http_zstd_mmap_create_ctx(ngx_http_request_t *r)
 {
-    ngx_pool_cleanup_t              *cln;
-    ngx_http_zstd_mmap_ctx_t        *ctx;
-    ngx_http_zstd_mmap_worker_t     *worker;
-    ngx_http_zstd_mmap_main_conf_t  *zmcf;
-
-    zmcf = ngx_http_get_module_main_conf(r, ngx_http_zstd_mmap_module);
-
-    worker = ngx_http_zstd_mmap_get_worker(zmcf, r->connection->log);
-    if (worker == NULL) {
-        return NULL;
-    }
+    ngx_pool_cleanup_t        *cln;
+    ngx_http_zstd_mmap_ctx_t  *ctx;
 
     cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_zstd_mmap_ctx_t));
     if (cln == NULL) {
@@ -34,7 +25,6 @@ ngx_http_zstd_mmap_create_ctx(ngx_http_request_t *r)
     ngx_memzero(ctx, sizeof(ngx_http_zstd_mmap_ctx_t));
 
     ctx->request = r;
-    ctx->worker = worker;
     ctx->size = -1;
 
     cln->handler = ngx_http_zstd_mmap_cleanup_ctx;
@@ -43,24 +33,60 @@ ngx_http_zstd_mmap_create_ctx(ngx_http_request_t *r)
 }
 
 
-static void
-ngx_http_zstd_mmap_cleanup_ctx(void *data)
+ngx_http_zstd_mmap_ctx_t *
+ngx_http_zstd_mmap_find_ctx(ngx_http_request_t *r)
 {
-    ngx_http_zstd_mmap_ctx_t *ctx = data;
+    ngx_pool_cleanup_t        *cln;
+    ngx_http_zstd_mmap_ctx_t  *ctx;
 
+    /* subrequests share the pool of the main request */
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+
+        if (cln->handler != ngx_http_zstd_mmap_cleanup_ctx) {
+            continue;
+        }
+
+        ctx = cln->data;
+
+        if (ctx->request == r) {
+            return ctx;
+        }
+    }
+
+    return NULL;
+}
+
+
+void
+ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx)
+{
     if (ctx->decoder) {
         zmap_decoder_put(ctx->worker->decoders, ctx->decoder);
+        ctx->decoder = NULL;
     }
 
     if (ctx->chunks) {
         zmap_pool_free(ctx->worker->buffers, ctx->chunks);
+        ctx->chunks = NULL;
     }
 
     if (ctx->body) {
         zmap_pool_free(ctx->worker->buffers, ctx->body);
+        ctx->body = NULL;
     }
 
     if (ctx->file) {
         zmap_file_unref(ctx->file);
+        ctx->file = NULL;
     }
+
+    ctx->size = -1;
+}
+
+
+static void
+ngx_http_zstd_mmap_cleanup_ctx(void *data)
+{
+    ngx_http_zstd_mmap_reset_ctx(data);
 }

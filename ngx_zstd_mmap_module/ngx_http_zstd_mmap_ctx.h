@@ -31,12 +31,21 @@ typedef struct {
     u_char                       *body;      /* of the worker's buffers */
     u_char                       *chunks;    /* of the worker's buffers */
     zmap_decoder_t               *decoder;   /* of the worker's decoders */
+
+    unsigned                      retried:1; /* after the file had changed */
+    unsigned                      vary:1;    /* r->gzip_vary was set by us */
 } ngx_http_zstd_mmap_ctx_t;
 
 
-/* NULL: no memory */
+/* without the worker, which is set when a file was found; NULL: no memory */
 ngx_http_zstd_mmap_ctx_t *ngx_http_zstd_mmap_create_ctx(
     ngx_http_request_t *r);
+
+/* the last one that was created for the request, or NULL */
+ngx_http_zstd_mmap_ctx_t *ngx_http_zstd_mmap_find_ctx(ngx_http_request_t *r);
+
+/* gives back what depends on the version of the file, and the file */
+void ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx);
 
 
 #endif /* NGX_HTTP_ZSTD_MMAP_CTX_H */

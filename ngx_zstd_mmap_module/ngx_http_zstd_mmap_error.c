@@ -6,6 +6,7 @@
 
 #include "ngx_http_zstd_mmap_error.h"
 #include "ngx_http_zstd_mmap_file.h"
+#include "ngx_http_zstd_mmap_header.h"
 
 
 static void ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx,
@@ -18,6 +19,13 @@ ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
 {
     ngx_int_t  found;
 
+    if (rc == ZMAP_CHANGED && !ctx->retried) {
+        ngx_log_debug0(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                       "zstd mmap: the file changed, retry");
+        ctx->retried = 1;
+        return NGX_HTTP_ZSTD_MMAP_RETRY;
+    }
+
     ngx_http_zstd_mmap_report(ctx, rc);
 
     found = ngx_http_zstd_mmap_find_plain(ctx);
@@ -25,7 +33,13 @@ ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: refused rc:%d, plain file:%i", rc, found);
 
-    return (found == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (found != NGX_OK
+        || ngx_http_zstd_mmap_set_vary(ctx->request) != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return NGX_DECLINED;
 }
 
 

@@ -11,9 +11,14 @@
 #include "ngx_http_zstd_mmap_ctx.h"
 
 
+/* the file changed while it was read: serve its new version */
+#define NGX_HTTP_ZSTD_MMAP_RETRY  NGX_ABORT
+
+
 /*
  * Before the header: says why, once per file version and reason, and gives
  * the request to the plain file that lies beside (NGX_DECLINED), else 500.
+ * The first ZMAP_CHANGED of a request is NGX_HTTP_ZSTD_MMAP_RETRY instead.
  */
 ngx_int_t ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc);

@@ -29,6 +29,8 @@ static ngx_int_t ngx_http_zstd_mmap_serve_frames(
 static ngx_uint_t ngx_http_zstd_mmap_sendable(ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_serve_decoded(
     ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_uint_t ngx_http_zstd_mmap_fits_buffer(
+    ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_main_conf_t *zmcf);
 static ngx_int_t ngx_http_zstd_mmap_decode_allowed(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_decodable(ngx_http_zstd_mmap_ctx_t *ctx);
@@ -40,9 +42,10 @@ static ngx_int_t ngx_http_zstd_mmap_prepare(ngx_http_request_t *r);
 ngx_int_t
 ngx_http_zstd_mmap_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                       rc;
-    ngx_http_zstd_mmap_ctx_t       *ctx;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    ngx_int_t                        rc;
+    ngx_http_zstd_mmap_ctx_t        *ctx;
+    ngx_http_zstd_mmap_loc_conf_t   *zlcf;
+    ngx_http_zstd_mmap_main_conf_t  *zmcf;
 
     zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
 
@@ -72,11 +75,21 @@ ngx_http_zstd_mmap_handler(ngx_http_request_t *r)
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    if (ngx_http_zstd_mmap_get_file(ctx) != NGX_OK) {
+    zmcf = ngx_http_get_module_main_conf(r, ngx_http_zstd_mmap_module);
+
+    ctx->worker = ngx_http_zstd_mmap_get_worker(zmcf, r->connection->log);
+    if (ctx->worker == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    return ngx_http_zstd_mmap_serve(ctx);
+    rc = ngx_http_zstd_mmap_serve(ctx);
+
+    if (rc == NGX_HTTP_ZSTD_MMAP_RETRY) {
+        ngx_http_zstd_mmap_reset_ctx(ctx);
+        rc = ngx_http_zstd_mmap_serve(ctx);
+    }
+
+    return rc;
 }
 
 
@@ -91,6 +104,10 @@ ngx_http_zstd_mmap_serve(ngx_http_zstd_mmap_ctx_t *ctx)
 
     r = ctx->request;
     zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+
+    if (ngx_http_zstd_mmap_get_file(ctx) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
 
     zmap_accept_init(&accept);
 
@@ -281,7 +298,7 @@ ngx_http_zstd_mmap_serve_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 
     zmcf = ngx_http_get_module_main_conf(r, ngx_http_zstd_mmap_module);
 
-    if (ctx->size != -1 && ctx->size <= zmcf->buffers_max) {
+    if (ngx_http_zstd_mmap_fits_buffer(ctx, zmcf)) {
         rc = ngx_http_zstd_mmap_send_decoded(ctx);
         if (rc != NGX_BUSY) {
             return rc;
@@ -289,6 +306,21 @@ ngx_http_zstd_mmap_serve_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     return ngx_http_zstd_mmap_send_stream(ctx);
+}
+
+
+/*
+ * A file can be far larger than its content, with frames or blocks that are
+ * empty; one call would hold the event loop for as long as it takes.
+ */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_fits_buffer(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_main_conf_t *zmcf)
+{
+    return ctx->size != -1
+           && ctx->size <= zmcf->buffers_max
+           && ctx->file->version.size / 2 <= (uint64_t) zmcf->buffers_max;
 }
 
 

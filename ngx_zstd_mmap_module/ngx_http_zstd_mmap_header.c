@@ -148,6 +148,7 @@ ngx_http_zstd_mmap_set_encoding(ngx_http_request_t *r)
 ngx_int_t
 ngx_http_zstd_mmap_set_vary(ngx_http_request_t *r)
 {
+    ngx_http_zstd_mmap_ctx_t       *ctx;
     ngx_http_core_loc_conf_t       *clcf;
     ngx_http_zstd_mmap_loc_conf_t  *zlcf;
 
@@ -161,7 +162,14 @@ ngx_http_zstd_mmap_set_vary(ngx_http_request_t *r)
 
     if (clcf->gzip_vary) {
         /* nginx's header filter prints it, for all modules together */
-        r->gzip_vary = 1;
+
+        ctx = ngx_http_zstd_mmap_find_ctx(r);
+
+        if (ctx && !r->gzip_vary) {
+            ctx->vary = 1;
+            r->gzip_vary = 1;
+        }
+
         return NGX_OK;
     }
 
@@ -269,13 +277,13 @@ ngx_http_zstd_mmap_init_header_filter(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_zstd_mmap_header_filter(ngx_http_request_t *r)
 {
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    ngx_http_zstd_mmap_ctx_t  *ctx;
 
     if (r->headers_out.status == NGX_HTTP_PRECONDITION_FAILED) {
 
-        zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+        ctx = ngx_http_zstd_mmap_find_ctx(r);
 
-        if (zlcf->mode == NGX_HTTP_ZSTD_MMAP_ON) {
+        if (ctx && ctx->vary) {
             r->gzip_vary = 0;
         }
     }

@@ -41,11 +41,14 @@ static u_char *ngx_http_zstd_mmap_alloc_chunks(ngx_http_zstd_mmap_ctx_t *ctx,
 static zmap_rc_e ngx_http_zstd_mmap_begin_stream(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r);
+static void ngx_http_zstd_mmap_keep_reading(ngx_http_request_t *r);
 static void ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream);
 static ngx_int_t ngx_http_zstd_mmap_pass_chunk(
     ngx_http_zstd_mmap_stream_t *stream);
 static zmap_rc_e ngx_http_zstd_mmap_fill_chunk(
     ngx_http_zstd_mmap_stream_t *stream, ngx_buf_t *b);
+static ngx_uint_t ngx_http_zstd_mmap_is_replaced(
+    ngx_http_zstd_mmap_stream_t *stream);
 static ngx_uint_t ngx_http_zstd_mmap_is_blocked(
     ngx_http_zstd_mmap_stream_t *stream);
 static void ngx_http_zstd_mmap_end_stream(ngx_http_zstd_mmap_stream_t *stream);
@@ -94,6 +97,11 @@ ngx_http_zstd_mmap_send_stream(ngx_http_zstd_mmap_ctx_t *ctx)
     r->main->count++;
 
     ngx_http_zstd_mmap_run_stream(stream);
+
+    if (r->main->discard_body) {
+        /* the handler has to see what returning does */
+        ngx_post_event(r->connection->write, &ngx_posted_next_events);
+    }
 
     return NGX_DONE;
 }
@@ -155,7 +163,12 @@ ngx_http_zstd_mmap_alloc_chunks(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
 {
     size *= NGX_HTTP_ZSTD_MMAP_CHUNKS;
 
-    if (ctx->worker->buffers) {
+    /* slow streams leave half of the buffers to bodies that fit into one */
+
+    if (ctx->worker->buffers
+        && zmap_pool_used(ctx->worker->buffers)
+           < zmap_pool_size(ctx->worker->buffers) / 2)
+    {
         ctx->chunks = zmap_pool_alloc(ctx->worker->buffers, size);
         if (ctx->chunks) {
             return ctx->chunks;
@@ -211,9 +224,36 @@ ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r)
         return;
     }
 
+    ngx_http_zstd_mmap_keep_reading(r);
+
     stream = ngx_http_get_module_ctx(r, ngx_http_zstd_mmap_module);
 
     ngx_http_zstd_mmap_run_stream(stream);
+}
+
+
+/*
+ * Returning NGX_DONE to the content phase, while a request body is still being
+ * discarded, has begun the time of a lingering close: its end would cut the
+ * reply.  The close lingers when the reply is done.
+ */
+
+static void
+ngx_http_zstd_mmap_keep_reading(ngx_http_request_t *r)
+{
+    ngx_event_t  *rev;
+
+    if (!r->main->discard_body || r->main->lingering_time == 0) {
+        return;
+    }
+
+    r->main->lingering_time = 0;
+
+    rev = r->connection->read;
+
+    if (rev->timer_set) {
+        ngx_del_timer(rev);
+    }
 }
 
 
@@ -230,7 +270,9 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
     do {
         rc = ngx_http_zstd_mmap_pass_chunk(stream);
 
-        if (rc == NGX_ERROR || stream->last) {
+        if (rc == NGX_ERROR || rc > NGX_OK || stream->last
+            || ngx_http_zstd_mmap_is_replaced(stream))
+        {
             ngx_http_zstd_mmap_end_stream(stream);
             ngx_http_finalize_request(r, rc);
             return;
@@ -265,6 +307,11 @@ ngx_http_zstd_mmap_pass_chunk(ngx_http_zstd_mmap_stream_t *stream)
 
         if (zrc != ZMAP_OK && zrc != ZMAP_AGAIN) {
             return ngx_http_zstd_mmap_abort(stream->ctx, zrc);
+        }
+
+        if (zrc == ZMAP_AGAIN && ngx_buf_size(out->buf) == 0) {
+            /* much was read and nothing came of it, as yet */
+            return NGX_OK;
         }
 
         if (stream->last && r != r->main
@@ -344,6 +391,21 @@ ngx_http_zstd_mmap_fill_chunk(ngx_http_zstd_mmap_stream_t *stream,
     }
 
     return zrc;
+}
+
+
+/*
+ * A body filter may have answered with an error page in place of the reply
+ * (ngx_http_filter_finalize_request()): the contexts of modules are then
+ * cleared, and the page may not be sent as yet.
+ */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_is_replaced(ngx_http_zstd_mmap_stream_t *stream)
+{
+    return ngx_http_get_module_ctx(stream->ctx->request,
+                                   ngx_http_zstd_mmap_module)
+           != (void *) stream;
 }
 
 

@@ -60,7 +60,7 @@ ngx_http_zstd_mmap_init_worker(ngx_http_zstd_mmap_worker_t *worker,
     if (worker->buffers == NULL) {
         worker->buffers = zmap_pool_create(zmcf->buffers_size);
         if (worker->buffers == NULL) {
-            ngx_log_error(NGX_LOG_WARN, log, ngx_errno,
+            ngx_log_error(NGX_LOG_CRIT, log, ngx_errno,
                           "no memory for zstd_mmap_buffers of %O bytes, "
                           "bodies are streamed", zmcf->buffers_size);
         }

@@ -20,7 +20,7 @@ my %good = (
     zstd_mmap_buffers       => ['64k', '65536', '1024g', '1m', '64K max=4k',
                                 '32m max=32m', '8m max=4096'],
     zstd_mmap_chunk         => [qw(4k 4096 16m 16384k 16777216)],
-    zstd_mmap_cache         => ['off', 'max=1', 'max=1000000',
+    zstd_mmap_cache         => ['off', 'max=1', 'max=32768',
                                 'max=7 inactive=1s', 'inactive=2h max=7'],
     zstd_mmap_verify        => [qw(structure off)],
     zstd_mmap_send_window   => [qw(1k 1024 8m 2g 2147483648)],
@@ -46,7 +46,7 @@ my %bad = (
     zstd_mmap_chunk         => [@no_size, map { [$_] } qw(4095 3k 16777217
                                                            17m 1g)],
     zstd_mmap_cache         => [map({ [$_] } qw(on 5 size=5 max=0 max=-1
-        max= max=1k max=1000001 max=99999999999999999999)),
+        max= max=1k max=32769 max=99999999999999999999)),
         ['max=5 max=6', 'max=6'], ['max=5 inactive=', 'inactive='],
         ['max=5 inactive=abc', 'inactive=abc'],
         ['max=5 inactive=-1', 'inactive=-1'],

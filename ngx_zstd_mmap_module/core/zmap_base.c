@@ -7,7 +7,7 @@
 #include "zmap_base.h"
 
 
-/* each reads well in "<file> is not usable: <phrase> at offset <n>" */
+/* each reads well in "<file> is not usable: <phrase>" */
 
 static const char  *zmap_phrases[] = {
     [ZMAP_OK]           = "no error",
@@ -16,6 +16,7 @@ static const char  *zmap_phrases[] = {
     [ZMAP_NOMEM]        = "not enough memory",
     [ZMAP_OVERFLOW]     = "sizes out of range",
     [ZMAP_FAULT]        = "file lost pages while in use",
+    [ZMAP_TOUCHED]      = "file touched while in use",
     [ZMAP_CHANGED]      = "file changed while in use",
     [ZMAP_TOO_LARGE]    = "more decoded bytes than allowed",
     [ZMAP_EMPTY]        = "no zstd frame",

@@ -37,6 +37,7 @@ typedef enum {
     ZMAP_NOMEM,           /* no memory, or no room in the pool */
     ZMAP_OVERFLOW,        /* a size does not fit its type */
     ZMAP_FAULT,           /* SIGBUS: the file lost pages under its mapping */
+    ZMAP_TOUCHED,         /* the ctime alone of the file is another */
     ZMAP_CHANGED,         /* the file is no longer the version it was */
     ZMAP_TOO_LARGE,       /* more decoded bytes than allowed */
     ZMAP_EMPTY,           /* no Zstandard frame in the file */

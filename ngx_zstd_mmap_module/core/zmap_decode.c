@@ -14,10 +14,7 @@
 #include <zstd_errors.h>
 
 #include "zmap_decode.h"
-
-
-#define ZMAP_MAGIC_SIZE        4
-#define ZMAP_SKIPPABLE_HEADER  8
+#include "zmap_frame.h"
 
 
 struct zmap_decoder_s {
@@ -46,15 +43,11 @@ static zmap_rc_e zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst,
     size_t dst_size, const uint8_t *src);
 static zmap_rc_e zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
     ZSTD_outBuffer *out);
+static size_t zmap_decode_step_end(const zmap_decoder_t *decoder);
 static zmap_rc_e zmap_decode_piece(zmap_decoder_t *decoder,
-    const uint8_t *src, ZSTD_outBuffer *out);
-static zmap_rc_e zmap_decode_skip(const uint8_t *src, size_t size,
-    size_t *pos);
-static int zmap_decode_magic(const uint8_t *src, size_t left,
-    uint32_t magic, uint32_t mask);
+    const uint8_t *src, size_t end, ZSTD_outBuffer *out);
 static int zmap_decode_window_log(uint64_t window_max);
 static zmap_rc_e zmap_decode_error(size_t code);
-static uint32_t zmap_decode_le(const uint8_t *p, size_t size);
 
 
 zmap_decoders_t *
@@ -270,7 +263,8 @@ zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
     done = 0;
 
     for ( ;; ) {
-        rc = zmap_decode_skip(src, decoder->size, &decoder->pos);
+        rc = zmap_frame_skip(src, decoder->size, decoder->size,
+                             &decoder->pos);
         if (rc != ZMAP_OK) {
             return rc;
         }
@@ -303,12 +297,15 @@ static zmap_rc_e
 zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
     ZSTD_outBuffer *out)
 {
+    size_t     end;
     zmap_rc_e  rc;
+
+    end = zmap_decode_step_end(decoder);
 
     for ( ;; ) {
 
         if (!decoder->inside) {
-            rc = zmap_decode_skip(src, decoder->size, &decoder->pos);
+            rc = zmap_frame_skip(src, decoder->size, end, &decoder->pos);
             if (rc != ZMAP_OK) {
                 return rc;
             }
@@ -327,7 +324,11 @@ zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
             return ZMAP_AGAIN;
         }
 
-        rc = zmap_decode_piece(decoder, src, out);
+        if (decoder->pos >= end && end < decoder->size) {
+            return ZMAP_AGAIN;
+        }
+
+        rc = zmap_decode_piece(decoder, src, end, out);
         if (rc != ZMAP_OK) {
             return rc;
         }
@@ -335,15 +336,26 @@ zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
 }
 
 
+static size_t
+zmap_decode_step_end(const zmap_decoder_t *decoder)
+{
+    if (decoder->size - decoder->pos <= ZMAP_DECODE_STEP_INPUT) {
+        return decoder->size;
+    }
+
+    return decoder->pos + ZMAP_DECODE_STEP_INPUT;
+}
+
+
 static zmap_rc_e
-zmap_decode_piece(zmap_decoder_t *decoder, const uint8_t *src,
+zmap_decode_piece(zmap_decoder_t *decoder, const uint8_t *src, size_t end,
     ZSTD_outBuffer *out)
 {
     size_t         left, consumed, produced;
     ZSTD_inBuffer  in;
 
     in.src = src;
-    in.size = decoder->size;
+    in.size = end;
     in.pos = decoder->pos;
 
     produced = out->pos;
@@ -371,63 +383,6 @@ zmap_decode_piece(zmap_decoder_t *decoder, const uint8_t *src,
     decoder->inside = (left != 0);
 
     return ZMAP_OK;
-}
-
-
-/* moves *pos over skippable frames to a zstd frame or to the end of src */
-
-static zmap_rc_e
-zmap_decode_skip(const uint8_t *src, size_t size, size_t *pos)
-{
-    size_t    left;
-    uint32_t  length;
-
-    for ( ;; ) {
-        left = size - *pos;
-
-        if (left == 0) {
-            return ZMAP_OK;
-        }
-
-        if (zmap_decode_magic(src + *pos, left, ZSTD_MAGICNUMBER, UINT32_MAX)) {
-            return left < ZMAP_MAGIC_SIZE ? ZMAP_TRUNCATED : ZMAP_OK;
-        }
-
-        if (!zmap_decode_magic(src + *pos, left, ZSTD_MAGIC_SKIPPABLE_START,
-                               ZSTD_MAGIC_SKIPPABLE_MASK))
-        {
-            return ZMAP_MAGIC;
-        }
-
-        if (left < ZMAP_SKIPPABLE_HEADER) {
-            return ZMAP_TRUNCATED;
-        }
-
-        length = zmap_decode_le(src + *pos + ZMAP_MAGIC_SIZE, 4);
-
-        if (length > left - ZMAP_SKIPPABLE_HEADER) {
-            return ZMAP_TRUNCATED;
-        }
-
-        *pos += ZMAP_SKIPPABLE_HEADER + (size_t) length;
-    }
-}
-
-
-/* nonzero when src begins with that number, or ends inside of it */
-
-static int
-zmap_decode_magic(const uint8_t *src, size_t left, uint32_t magic,
-    uint32_t mask)
-{
-    if (left < ZMAP_MAGIC_SIZE) {
-        mask &= (UINT32_C(1) << 8 * left) - 1;
-
-    } else {
-        left = ZMAP_MAGIC_SIZE;
-    }
-
-    return ((zmap_decode_le(src, left) ^ magic) & mask) == 0;
 }
 
 
@@ -486,20 +441,4 @@ zmap_decode_error(size_t code)
     default:
         return ZMAP_CORRUPT;
     }
-}
-
-
-static uint32_t
-zmap_decode_le(const uint8_t *p, size_t size)
-{
-    uint32_t  value;
-
-    value = 0;
-
-    while (size > 0) {
-        size--;
-        value = value << 8 | p[size];
-    }
-
-    return value;
 }

@@ -25,6 +25,12 @@ typedef struct zmap_decoder_s  zmap_decoder_t;
 typedef struct zmap_decoders_s  zmap_decoders_t;
 
 
+/* coded bytes that one step takes at most, so that it ends soon */
+#define ZMAP_DECODE_STEP_INPUT    (1024 * 1024)
+
+/* coded bytes that one step takes at most, so that it ends soon */
+#define ZMAP_DECODE_STEP_INPUT    (1024 * 1024)
+
 /* idle decoders above either are freed when they are put back */
 #define ZMAP_DECODERS_IDLE        16
 #define ZMAP_DECODERS_IDLE_BYTES  (32 * 1024 * 1024)
@@ -74,8 +80,9 @@ zmap_rc_e zmap_decode_begin(zmap_decoder_t *decoder, size_t src_size,
  * whole input at each call.  *produced says how many bytes came, also with an
  * error.
  *
- * ZMAP_AGAIN: dst is full (then *produced == dst_size) and the body goes on,
- * though it may turn out to have ended.  ZMAP_OK: the body is complete; the
+ * ZMAP_AGAIN: dst is full, or ZMAP_DECODE_STEP_INPUT coded bytes were taken
+ * (then *produced may be less, even 0), and the body goes on, though it may
+ * turn out to have ended.  ZMAP_OK: the body is complete; the
  * last frame ended exactly at the end of src.  Else as zmap_decode_all(), or
  * ZMAP_WINDOW, or ZMAP_TOO_LARGE: more than limit bytes (*produced then counts
  * those beyond it too).  A call that makes no progress ends with ZMAP_CORRUPT,

@@ -10,6 +10,7 @@
 
 
 #define ZMAP_FRAME_MAGIC         0xfd2fb528u
+#define ZMAP_MAGIC_SIZE          4
 #define ZMAP_FRAME_HEADER_MIN    5          /* magic number and descriptor */
 #define ZMAP_SKIPPABLE_MAGIC     0x184d2a50u
 #define ZMAP_SKIPPABLE_VARIANT   0x0000000fu
@@ -44,6 +45,8 @@ typedef struct {
 } zmap_block_t;
 
 
+static zmap_rc_e zmap_frame_skippable(const uint8_t *p, uint64_t left,
+    uint64_t *size);
 static int zmap_frame_magic(const uint8_t *data, size_t len, uint32_t magic,
     uint32_t ignore);
 static void zmap_frame_fields(const uint8_t *data, size_t window_size,
@@ -112,6 +115,39 @@ zmap_frame_header(const uint8_t *data, size_t len,
 }
 
 
+zmap_rc_e
+zmap_frame_skip(const uint8_t *data, size_t size, size_t end, size_t *pos)
+{
+    size_t     left;
+    uint64_t   frame;
+    zmap_rc_e  rc;
+
+    while (*pos < end) {
+        left = size - *pos;
+
+        if (zmap_frame_magic(data + *pos, left, ZMAP_FRAME_MAGIC, 0)) {
+            return left < ZMAP_MAGIC_SIZE ? ZMAP_TRUNCATED : ZMAP_OK;
+        }
+
+        if (!zmap_frame_magic(data + *pos, left, ZMAP_SKIPPABLE_MAGIC,
+                              ZMAP_SKIPPABLE_VARIANT))
+        {
+            return ZMAP_MAGIC;
+        }
+
+        rc = zmap_frame_skippable(data + *pos, left, &frame);
+
+        if (rc != ZMAP_OK) {
+            return rc;
+        }
+
+        *pos += (size_t) frame;
+    }
+
+    return ZMAP_OK;
+}
+
+
 void
 zmap_walk_init(zmap_walk_t *walk, uint64_t size)
 {
@@ -154,10 +190,48 @@ zmap_walk_run(zmap_walk_t *walk, const uint8_t *data, uint64_t max_blocks)
 }
 
 
+zmap_rc_e
+zmap_walk_first(zmap_walk_t *walk, const uint8_t *data)
+{
+    zmap_rc_e  rc;
+
+    rc = ZMAP_AGAIN;
+
+    while (rc == ZMAP_AGAIN && walk->frames.frames == 0) {
+        rc = zmap_walk_run(walk, data, 1);
+    }
+
+    return rc == ZMAP_AGAIN ? ZMAP_OK : rc;
+}
+
+
 void
 zmap_walk_free(zmap_walk_t *walk)
 {
     zmap_index_drop(walk);
+}
+
+
+/* RFC 8878, 3.1.2: the size of the whole frame that begins at p */
+
+static zmap_rc_e
+zmap_frame_skippable(const uint8_t *p, uint64_t left, uint64_t *size)
+{
+    uint64_t  content;
+
+    if (left < ZMAP_SKIPPABLE_HEADER) {
+        return ZMAP_TRUNCATED;
+    }
+
+    content = zmap_frame_le(p + 4, 4);
+
+    if (content > left - ZMAP_SKIPPABLE_HEADER) {
+        return ZMAP_TRUNCATED;
+    }
+
+    *size = ZMAP_SKIPPABLE_HEADER + content;
+
+    return ZMAP_OK;
 }
 
 
@@ -265,24 +339,19 @@ zmap_walk_step(zmap_walk_t *walk, const uint8_t *data)
 }
 
 
-/* RFC 8878, 3.1.2 */
-
 static zmap_rc_e
 zmap_walk_skippable(zmap_walk_t *walk, const uint8_t *p, uint64_t left)
 {
-    uint64_t  size;
+    uint64_t   size;
+    zmap_rc_e  rc;
 
-    if (left < ZMAP_SKIPPABLE_HEADER) {
-        return ZMAP_TRUNCATED;
+    rc = zmap_frame_skippable(p, left, &size);
+
+    if (rc != ZMAP_OK) {
+        return rc;
     }
 
-    size = zmap_frame_le(p + 4, 4);
-
-    if (size > left - ZMAP_SKIPPABLE_HEADER) {
-        return ZMAP_TRUNCATED;
-    }
-
-    walk->offset += ZMAP_SKIPPABLE_HEADER + size;
+    walk->offset += size;
     walk->frames.skippable++;
 
     return ZMAP_OK;

@@ -95,6 +95,14 @@ typedef struct {
 zmap_rc_e zmap_frame_header(const uint8_t *data, size_t len,
     zmap_frame_header_t *header);
 
+/*
+ * Moves *pos over the skippable frames of data[0..size) that begin before end:
+ * to a zstd frame, to size, or to whatever begins at or behind end.  ZMAP_OK,
+ * or ZMAP_MAGIC, ZMAP_TRUNCATED with *pos at what is wrong.
+ */
+zmap_rc_e zmap_frame_skip(const uint8_t *data, size_t size, size_t end,
+    size_t *pos);
+
 /* prepares the walk of a file of size bytes; allocates nothing */
 void zmap_walk_init(zmap_walk_t *walk, uint64_t size);
 
@@ -114,6 +122,13 @@ void zmap_walk_init(zmap_walk_t *walk, uint64_t size);
  */
 zmap_rc_e zmap_walk_run(zmap_walk_t *walk, const uint8_t *data,
     uint64_t max_blocks);
+
+/*
+ * Goes on until the header of a zstd frame has been read, and does nothing once
+ * one was: walk->frames then tells of that frame.  ZMAP_OK, or as
+ * zmap_walk_run().
+ */
+zmap_rc_e zmap_walk_first(zmap_walk_t *walk, const uint8_t *data);
 
 /* frees the index; the walk may be initialised again */
 void zmap_walk_free(zmap_walk_t *walk);

@@ -100,13 +100,12 @@ zmap_version_check(const zmap_version_t *version, int fd)
         return ZMAP_OK;
     }
 
-    if (zmap_version_same_bytes(version, &current)
-        && zmap_version_new_attributes(version, &current))
-    {
-        return ZMAP_OK;
+    if (!zmap_version_same_bytes(version, &current)) {
+        return ZMAP_CHANGED;
     }
 
-    return ZMAP_CHANGED;
+    return zmap_version_new_attributes(version, &current) ? ZMAP_OK
+                                                          : ZMAP_TOUCHED;
 }
 
 
@@ -155,7 +154,7 @@ zmap_map_open(zmap_map_t *map, int fd, uint64_t size)
     data = mmap(NULL, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
 
     if (data == MAP_FAILED) {
-        return zmap_map_unsupported(errno)
+        return zmap_map_unsupported(errno) && size <= ZMAP_MAP_COPY_MAX
                ? zmap_map_copy(map, fd, (size_t) size)
                : ZMAP_SYSERR;
     }
@@ -197,10 +196,6 @@ zmap_map_copy(zmap_map_t *map, int fd, size_t size)
     int         err;
     uint8_t    *data;
     zmap_rc_e   rc;
-
-    if (size > ZMAP_MAP_COPY_MAX) {
-        return ZMAP_OVERFLOW;
-    }
 
     data = malloc(size);
     if (data == NULL) {

@@ -77,12 +77,13 @@ int zmap_version_racy(const zmap_version_t *version, int64_t now,
     uint32_t now_ns);
 
 /*
- * ZMAP_OK when fd still has the bytes of that version, ZMAP_CHANGED when it may
- * have others, ZMAP_SYSERR when fstat(2) failed.
+ * ZMAP_OK when fd still has the bytes of that version; ZMAP_CHANGED when its
+ * inode, size or mtime is another; ZMAP_SYSERR when fstat(2) failed.
  *
- * rename(2) over a file, unlink(2), link(2), chmod(2) and chown(2) change the
- * ctime and no byte: another ctime alone does not count where the link count,
- * the mode or the owner is another as well.
+ * rename(2), unlink(2), link(2), chmod(2), chown(2) and setxattr(2) change the
+ * ctime and no byte: another ctime does not count where the link count, the
+ * mode or the owner is another as well.  Where nothing explains it the answer
+ * is ZMAP_TOUCHED: somebody may have written and put the mtime back.
  */
 zmap_rc_e zmap_version_check(const zmap_version_t *version, int fd);
 
@@ -91,9 +92,9 @@ zmap_rc_e zmap_version_check(const zmap_version_t *version, int fd);
  * The caller owns the map and gives it to zmap_map_close().  A file of 0 bytes
  * is never mapped: kind is ZMAP_MAP_NONE, ZMAP_OK.  Where mmap(2) fails with
  * ENODEV, EINVAL, EACCES or ENOMEM the bytes are copied (ZMAP_MAP_COPY).
- * ZMAP_SYSERR; ZMAP_NOMEM; ZMAP_OVERFLOW for a size above SIZE_MAX or, without
- * mmap, above ZMAP_MAP_COPY_MAX; ZMAP_CHANGED, when the copy found fewer
- * bytes than size.
+ * ZMAP_SYSERR, also when the file is too large to be copied: then errno is that
+ * of mmap(2); ZMAP_NOMEM; ZMAP_OVERFLOW for a size above SIZE_MAX;
+ * ZMAP_CHANGED, when the copy found fewer bytes than size.
  */
 zmap_rc_e zmap_map_open(zmap_map_t *map, int fd, uint64_t size);
 
