@@ -34,6 +34,7 @@ typedef struct {
 
     unsigned                      retried:1; /* after the file had changed */
     unsigned                      vary:1;    /* r->gzip_vary was set by us */
+    unsigned                      armed:1;   /* closing would reset */
 } ngx_http_zstd_mmap_ctx_t;
 
 

@@ -11,7 +11,8 @@
 
 static void ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc);
-static void ngx_http_zstd_mmap_reset_connection(ngx_http_request_t *r);
+static void ngx_http_zstd_mmap_set_linger(ngx_connection_t *c,
+    ngx_uint_t reset);
 
 
 ngx_int_t
@@ -47,7 +48,12 @@ ngx_int_t
 ngx_http_zstd_mmap_abort(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
 {
     ngx_http_zstd_mmap_report(ctx, rc);
-    ngx_http_zstd_mmap_reset_connection(ctx->request);
+    ngx_http_zstd_mmap_arm_reset(ctx);
+
+    if (ctx->armed) {
+        /* makes the TLS shutdown a quiet one */
+        ctx->request->connection->timedout = 1;
+    }
 
     return NGX_ERROR;
 }
@@ -86,22 +92,42 @@ ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
  * as complete, and so does one that TLS ends with close_notify.
  */
 
-static void
-ngx_http_zstd_mmap_reset_connection(ngx_http_request_t *r)
+void
+ngx_http_zstd_mmap_arm_reset(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    struct linger      linger;
-    ngx_connection_t  *c;
+    ngx_http_request_t  *r;
 
-    c = r->connection;
+    r = ctx->request;
 
-    if (r->http_version >= NGX_HTTP_VERSION_20
+    if (ctx->armed
+        || r->http_version >= NGX_HTTP_VERSION_20
         || r->main->chunked
         || r->main->headers_out.content_length_n != -1)
     {
         return;
     }
 
-    linger.l_onoff = 1;
+    ngx_http_zstd_mmap_set_linger(r->connection, 1);
+    ctx->armed = 1;
+}
+
+
+void
+ngx_http_zstd_mmap_disarm_reset(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    if (ctx->armed) {
+        ngx_http_zstd_mmap_set_linger(ctx->request->connection, 0);
+        ctx->armed = 0;
+    }
+}
+
+
+static void
+ngx_http_zstd_mmap_set_linger(ngx_connection_t *c, ngx_uint_t reset)
+{
+    struct linger  linger;
+
+    linger.l_onoff = reset ? 1 : 0;
     linger.l_linger = 0;
 
     if (setsockopt(c->fd, SOL_SOCKET, SO_LINGER, (const void *) &linger,
@@ -111,7 +137,4 @@ ngx_http_zstd_mmap_reset_connection(ngx_http_request_t *r)
         ngx_log_error(NGX_LOG_ALERT, c->log, ngx_socket_errno,
                       "setsockopt(SO_LINGER) failed");
     }
-
-    /* makes the TLS shutdown a quiet one */
-    c->timedout = 1;
 }

@@ -25,11 +25,20 @@ ngx_int_t ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx,
 
 /*
  * After the header: says why and returns NGX_ERROR, with which the caller
- * ends the request.  Where neither a Content-Length nor chunks would show that
- * the body is cut, the connection is made to end with a reset.
+ * ends the request; the body is never taken for a whole one.
  */
 ngx_int_t ngx_http_zstd_mmap_abort(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc);
+
+/*
+ * Where neither a Content-Length nor chunks would show that the body is cut,
+ * makes every end of the connection a reset, the death of the worker included.
+ * Call it when the header is sent and before the body.
+ */
+void ngx_http_zstd_mmap_arm_reset(ngx_http_zstd_mmap_ctx_t *ctx);
+
+/* the whole body has left: an orderly close again */
+void ngx_http_zstd_mmap_disarm_reset(ngx_http_zstd_mmap_ctx_t *ctx);
 
 
 #endif /* NGX_HTTP_ZSTD_MMAP_ERROR_H */

@@ -15,7 +15,9 @@ static ngx_int_t ngx_http_zstd_mmap_set_encoding(ngx_http_request_t *r);
 static ngx_table_elt_t *ngx_http_zstd_mmap_push_header(ngx_http_request_t *r,
     char *key, char *value);
 static ngx_table_elt_t *ngx_http_zstd_mmap_find_vary(ngx_http_request_t *r);
-static void ngx_http_zstd_mmap_clear_headers(ngx_http_request_t *r);
+static void ngx_http_zstd_mmap_clear_vary(ngx_http_request_t *r,
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static void ngx_http_zstd_mmap_clear_headers(ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_header_filter(ngx_http_request_t *r);
 
 
@@ -66,14 +68,14 @@ ngx_http_zstd_mmap_send_header(ngx_http_zstd_mmap_ctx_t *ctx, off_t length,
         || ngx_http_set_content_type(r) != NGX_OK
         || ngx_http_zstd_mmap_set_vary(r) != NGX_OK)
     {
-        ngx_http_zstd_mmap_clear_headers(r);
+        ngx_http_zstd_mmap_clear_headers(ctx);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     rc = ngx_http_send_header(r);
 
     if (rc == NGX_HTTP_RANGE_NOT_SATISFIABLE) {
-        ngx_http_zstd_mmap_clear_headers(r);
+        ngx_http_zstd_mmap_clear_headers(ctx);
     }
 
     return rc;
@@ -239,9 +241,28 @@ ngx_http_zstd_mmap_find_vary(ngx_http_request_t *r)
 
 
 static void
-ngx_http_zstd_mmap_clear_headers(ngx_http_request_t *r)
+ngx_http_zstd_mmap_clear_vary(ngx_http_request_t *r,
+    ngx_http_zstd_mmap_ctx_t *ctx)
 {
     ngx_table_elt_t  *vary;
+
+    vary = ngx_http_zstd_mmap_find_vary(r);
+    if (vary) {
+        vary->hash = 0;
+    }
+
+    if (ctx->vary) {
+        r->gzip_vary = 0;
+    }
+}
+
+
+static void
+ngx_http_zstd_mmap_clear_headers(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_request_t  *r;
+
+    r = ctx->request;
 
     if (r->headers_out.content_encoding) {
         r->headers_out.content_encoding->hash = 0;
@@ -250,12 +271,7 @@ ngx_http_zstd_mmap_clear_headers(ngx_http_request_t *r)
 
     ngx_http_clear_etag(r);
 
-    vary = ngx_http_zstd_mmap_find_vary(r);
-    if (vary) {
-        vary->hash = 0;
-    }
-
-    r->gzip_vary = 0;
+    ngx_http_zstd_mmap_clear_vary(r, ctx);
 }
 
 
@@ -270,8 +286,9 @@ ngx_http_zstd_mmap_init_header_filter(ngx_conf_t *cf)
 
 
 /*
- * A 412 is made inside ngx_http_send_header(): nginx then clears the header
- * list and not r->gzip_vary.
+ * A 412 is made inside ngx_http_send_header(), also by the handler that got the
+ * request from us: nginx then clears the header list and not r->gzip_vary.  A
+ * 416 keeps both.
  */
 
 static ngx_int_t
@@ -279,12 +296,14 @@ ngx_http_zstd_mmap_header_filter(ngx_http_request_t *r)
 {
     ngx_http_zstd_mmap_ctx_t  *ctx;
 
-    if (r->headers_out.status == NGX_HTTP_PRECONDITION_FAILED) {
-
+    if ((r->headers_out.status == NGX_HTTP_PRECONDITION_FAILED
+         || r->headers_out.status == NGX_HTTP_RANGE_NOT_SATISFIABLE)
+        && !r->error_page)
+    {
         ctx = ngx_http_zstd_mmap_find_ctx(r);
 
-        if (ctx && ctx->vary) {
-            r->gzip_vary = 0;
+        if (ctx) {
+            ngx_http_zstd_mmap_clear_vary(r, ctx);
         }
     }
 

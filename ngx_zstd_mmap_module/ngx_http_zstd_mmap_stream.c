@@ -36,6 +36,7 @@ typedef struct {
 
 static ngx_http_zstd_mmap_stream_t *ngx_http_zstd_mmap_create_stream(
     ngx_http_zstd_mmap_ctx_t *ctx);
+static void ngx_http_zstd_mmap_cleanup_stream(void *data);
 static u_char *ngx_http_zstd_mmap_alloc_chunks(ngx_http_zstd_mmap_ctx_t *ctx,
     size_t size);
 static zmap_rc_e ngx_http_zstd_mmap_begin_stream(
@@ -86,6 +87,10 @@ ngx_http_zstd_mmap_send_stream(ngx_http_zstd_mmap_ctx_t *ctx)
         return rc;
     }
 
+    if (r == r->main) {
+        ngx_http_zstd_mmap_arm_reset(ctx);
+    }
+
     ngx_http_set_ctx(r, stream, ngx_http_zstd_mmap_module);
 
     r->write_event_handler = ngx_http_zstd_mmap_stream_handler;
@@ -114,20 +119,26 @@ ngx_http_zstd_mmap_create_stream(ngx_http_zstd_mmap_ctx_t *ctx)
     ngx_buf_t                      *b;
     ngx_uint_t                      i;
     ngx_chain_t                    *cl;
+    ngx_pool_cleanup_t             *cln;
     ngx_http_request_t             *r;
     ngx_http_zstd_mmap_stream_t    *stream;
     ngx_http_zstd_mmap_loc_conf_t  *zlcf;
 
     r = ctx->request;
 
-    stream = ngx_pcalloc(r->pool, sizeof(ngx_http_zstd_mmap_stream_t));
-    if (stream == NULL) {
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_zstd_mmap_stream_t));
+    if (cln == NULL) {
         return NULL;
     }
 
-    zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+    stream = cln->data;
+    ngx_memzero(stream, sizeof(ngx_http_zstd_mmap_stream_t));
 
     stream->ctx = ctx;
+    cln->handler = ngx_http_zstd_mmap_cleanup_stream;
+
+    zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+
     stream->chunk = zlcf->chunk;
 
     p = ngx_http_zstd_mmap_alloc_chunks(ctx, stream->chunk);
@@ -155,6 +166,27 @@ ngx_http_zstd_mmap_create_stream(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     return stream;
+}
+
+
+/* a timeout, an error and the end of the worker leave the connection armed */
+
+static void
+ngx_http_zstd_mmap_cleanup_stream(void *data)
+{
+    ngx_http_zstd_mmap_stream_t *stream = data;
+
+    ngx_connection_t    *c;
+    ngx_http_request_t  *r;
+
+    r = stream->ctx->request;
+    c = r->connection;
+
+    if (stream->last && !c->error && !c->timedout && !c->buffered
+        && r->out == NULL)
+    {
+        ngx_http_zstd_mmap_disarm_reset(stream->ctx);
+    }
 }
 
 

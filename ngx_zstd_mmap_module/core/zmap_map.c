@@ -17,7 +17,8 @@
 #include "zmap_map.h"
 
 
-#define ZMAP_NS  1000000000
+#define ZMAP_NS         1000000000
+#define ZMAP_MAP_BLOCK  4096
 
 
 static int zmap_version_same_bytes(const zmap_version_t *a,
@@ -26,7 +27,8 @@ static int zmap_version_new_attributes(const zmap_version_t *a,
     const zmap_version_t *b);
 static int zmap_map_unsupported(int err);
 static zmap_rc_e zmap_map_copy(zmap_map_t *map, int fd, size_t size);
-static zmap_rc_e zmap_map_read(uint8_t *data, int fd, size_t size);
+static zmap_rc_e zmap_map_read(uint8_t *data, int fd, size_t size,
+    size_t room);
 
 
 zmap_rc_e
@@ -194,15 +196,20 @@ static zmap_rc_e
 zmap_map_copy(zmap_map_t *map, int fd, size_t size)
 {
     int         err;
+    size_t      room;
     uint8_t    *data;
     zmap_rc_e   rc;
 
-    data = malloc(size);
+    /* whole blocks, as a descriptor with O_DIRECT takes nothing else */
+
+    room = (size + ZMAP_MAP_BLOCK - 1) & ~((size_t) ZMAP_MAP_BLOCK - 1);
+
+    data = aligned_alloc(ZMAP_MAP_BLOCK, room);
     if (data == NULL) {
         return ZMAP_NOMEM;
     }
 
-    rc = zmap_map_read(data, fd, size);
+    rc = zmap_map_read(data, fd, size, room);
 
     if (rc != ZMAP_OK) {
         err = errno;
@@ -221,7 +228,7 @@ zmap_map_copy(zmap_map_t *map, int fd, size_t size)
 
 
 static zmap_rc_e
-zmap_map_read(uint8_t *data, int fd, size_t size)
+zmap_map_read(uint8_t *data, int fd, size_t size, size_t room)
 {
     size_t   done;
     ssize_t  n;
@@ -229,7 +236,7 @@ zmap_map_read(uint8_t *data, int fd, size_t size)
     for (done = 0; done < size; done += (size_t) n) {
 
         do {
-            n = pread(fd, data + done, size - done, (off_t) done);
+            n = pread(fd, data + done, room - done, (off_t) done);
         } while (n == -1 && errno == EINTR);
 
         if (n == -1) {
