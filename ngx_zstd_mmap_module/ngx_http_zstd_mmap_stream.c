@@ -251,12 +251,12 @@ ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r)
         return;
     }
 
+    ngx_http_zstd_mmap_keep_reading(r);
+
     if (wev->delayed || r->aio) {
         ngx_http_zstd_mmap_wait_stream(r, 0);
         return;
     }
-
-    ngx_http_zstd_mmap_keep_reading(r);
 
     stream = ngx_http_get_module_ctx(r, ngx_http_zstd_mmap_module);
 

@@ -28,9 +28,6 @@ typedef struct zmap_decoders_s  zmap_decoders_t;
 /* coded bytes that one step takes at most, so that it ends soon */
 #define ZMAP_DECODE_STEP_INPUT    (1024 * 1024)
 
-/* coded bytes that one step takes at most, so that it ends soon */
-#define ZMAP_DECODE_STEP_INPUT    (1024 * 1024)
-
 /* idle decoders above either are freed when they are put back */
 #define ZMAP_DECODERS_IDLE        16
 #define ZMAP_DECODERS_IDLE_BYTES  (32 * 1024 * 1024)

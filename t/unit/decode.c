@@ -26,8 +26,8 @@
 
 #define COUNT(array)  (sizeof(array) / sizeof((array)[0]))
 
-#define CODED_MAX     (3 * 1024 * 1024)
-#define PLAIN_MAX     (2 * 1024 * 1024)
+#define CODED_MAX     (4 * 1024 * 1024)
+#define PLAIN_MAX     (3 * 1024 * 1024)
 #define WINDOW_MAX    (8 * 1024 * 1024)
 
 
@@ -244,22 +244,18 @@ body_skippable(body_t *body, uint8_t size)
 }
 
 
+/* a frame of what has been put at the end of the content */
+
 static void
-body_frame(body_t *body, size_t size, int sized, int checksum, int window)
+body_compress(body_t *body, size_t size, int sized, int checksum, int window)
 {
-    size_t          i, rc;
+    size_t          rc;
     uint8_t        *plain;
     ZSTD_CCtx      *cctx;
     ZSTD_inBuffer   in;
     ZSTD_outBuffer  out;
 
-    assert_true(size <= PLAIN_MAX - body->plain_size);
-
     plain = body->plain + body->plain_size;
-
-    for (i = 0; i < size; i++) {
-        plain[i] = (uint8_t) "etaoin shrdlu"[(next_random() >> 8) % 13];
-    }
 
     cctx = ZSTD_createCCtx();
     assert_non_null(cctx);
@@ -287,6 +283,53 @@ body_frame(body_t *body, size_t size, int sized, int checksum, int window)
 
     body->coded_size += out.pos;
     body->plain_size += size;
+}
+
+
+static void
+body_frame(body_t *body, size_t size, int sized, int checksum, int window)
+{
+    size_t    i;
+    uint8_t  *plain;
+
+    assert_true(size <= PLAIN_MAX - body->plain_size);
+
+    plain = body->plain + body->plain_size;
+
+    for (i = 0; i < size; i++) {
+        plain[i] = (uint8_t) "etaoin shrdlu"[(next_random() >> 8) % 13];
+    }
+
+    body_compress(body, size, sized, checksum, window);
+}
+
+
+/* bytes that cannot be compressed */
+
+static void
+body_noise(body_t *body, size_t size)
+{
+    size_t    i;
+    uint8_t  *plain;
+
+    assert_true(size <= PLAIN_MAX - body->plain_size);
+
+    plain = body->plain + body->plain_size;
+
+    for (i = 0; i < size; i++) {
+        plain[i] = (uint8_t) (next_random() >> 8);
+    }
+
+    body_compress(body, size, 1, 1, 0);
+}
+
+
+static void
+body_repeat(body_t *body, const void *data, size_t size, size_t count)
+{
+    while (count-- > 0) {
+        body_bytes(body, data, size);
+    }
 }
 
 
@@ -331,6 +374,14 @@ body_piece(body_t *body, char kind)
         body_frame(body, 1024 * 1024, 1, 1, 0);
         break;
 
+    case 'L':                                         /* several steps */
+        body_frame(body, 2600 * 1024, 1, 1, 0);
+        break;
+
+    case 'R':
+        body_noise(body, 2600 * 1024);
+        break;
+
     case 's':
         body_skippable(body, 200);
         break;
@@ -369,7 +420,7 @@ body_make(body_t *body, const char *pieces)
 static zmap_rc_e
 steps(const body_t *body, size_t size, size_t chunk, uint64_t limit)
 {
-    size_t     n, produced, done, calls;
+    size_t     n, produced, done, calls, before;
     uint8_t   *src, *dst;
     zmap_rc_e  rc;
 
@@ -386,17 +437,21 @@ steps(const body_t *body, size_t size, size_t chunk, uint64_t limit)
     do {
         n = chunk ? chunk : (next_random() >> 8) % 5001;
         produced = 12345678;
+        before = zmap_decode_consumed(decoder);
         rc = zmap_decode_step(decoder, src, dst, n, &produced);
 
         assert_true(produced <= n);
-        assert_true(rc != ZMAP_AGAIN || produced == n);
+        assert_true(rc != ZMAP_AGAIN || produced == n
+                    || zmap_decode_consumed(decoder) - before
+                       >= ZMAP_DECODE_STEP_INPUT);
         assert_true(produced <= body->plain_size - done);
         assert_memory_equal(dst, body->plain + done, produced);
 
         done += produced;
         assert_int_equal(zmap_decode_total(decoder), done);
         assert_true(zmap_decode_consumed(decoder) <= size);
-        assert_true(calls++ <= body->plain_size + 2);
+        assert_true(calls++ <= body->plain_size
+                               + size / ZMAP_DECODE_STEP_INPUT + 2);
     } while (rc == ZMAP_AGAIN);
 
     /* the end is the end */
@@ -471,7 +526,7 @@ good_bodies_decode_to_their_content(void **state)
         "zz", "bb", "BB", "uu", "zun", "tttt",
         "sz", "zsz", "zs", "Sz", "zS", "sSsuSssbS",
         "ez", "ze", "eEzEe", "bE", "bES", "EEEE",
-        "s", "S", "sss"
+        "s", "S", "sss", "L", "R", "sLs"
     };
 
     (void) state;
@@ -482,6 +537,164 @@ good_bodies_decode_to_their_content(void **state)
         assert_int_equal(whole(&body, body.coded_size, body.plain_size),
                          ZMAP_OK);
         assert_steps(&body, ZMAP_OK);
+
+        body_free(&body);
+    }
+}
+
+
+/*
+ * Steps of a file that is far larger than its content of three bytes: none
+ * takes more than it may, and the last one ends with rc.
+ */
+
+static size_t
+long_steps(const body_t *body, zmap_rc_e rc)
+{
+    size_t     calls, before, taken, done, n;
+    uint8_t    dst[3];
+    zmap_rc_e  step;
+
+    assert_int_equal(zmap_decode_begin(decoder, body->coded_size, WINDOW_MAX,
+                                       0), ZMAP_OK);
+    done = 0;
+    calls = 0;
+
+    do {
+        before = zmap_decode_consumed(decoder);
+        step = zmap_decode_step(decoder, body->coded, dst + done,
+                                sizeof(dst) - done, &n);
+        taken = zmap_decode_consumed(decoder) - before;
+
+        assert_true(taken < ZMAP_DECODE_STEP_INPUT + 16);
+
+        if (step == ZMAP_AGAIN && done + n < sizeof(dst)) {
+            assert_true(taken >= ZMAP_DECODE_STEP_INPUT);
+        }
+
+        done += n;
+        calls++;
+        assert_true(calls <= 10);
+    } while (step == ZMAP_AGAIN);
+
+    assert_int_equal(step, rc);
+
+    if (rc == ZMAP_OK) {
+        assert_int_equal(done, 3);
+        assert_memory_equal(dst, "abc", 3);
+        assert_int_equal(zmap_decode_consumed(decoder), body->coded_size);
+    }
+
+    return calls;
+}
+
+
+static void
+a_step_takes_a_bounded_input(void **state)
+{
+    size_t  i;
+    body_t  body;
+
+    static const uint8_t  head[] = { 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x38 };
+    static const uint8_t  last[] = { 0x19, 0, 0, 'a', 'b', 'c' };
+    static const uint8_t  first[] = { 0x18, 0, 0, 'a', 'b', 'c' };
+    static const uint8_t  end[] = { 0x01, 0, 0 };
+
+    static const struct {
+        uint8_t  bytes[10];
+        size_t   size;
+        int      inside;             /* blocks of the frame */
+    } rows[] = {
+        { { 0, 0, 0 }, 3, 1 },                             /* raw block */
+        { { 0x02, 0, 0, 'x' }, 4, 1 },                     /* RLE block */
+        { { 0x50, 0x2a, 0x4d, 0x18 }, 8, 0 },              /* skippable */
+        { { 0x5f, 0x2a, 0x4d, 0x18, 1 }, 9, 0 },
+        { { 0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0 }, 9, 0 },
+    };
+
+    (void) state;
+
+    for (i = 0; i < COUNT(rows); i++) {
+
+        /* in front of the content */
+
+        body_init(&body);
+
+        if (rows[i].inside) {
+            body_bytes(&body, head, sizeof(head));
+        }
+
+        body_repeat(&body, rows[i].bytes, rows[i].size,
+                    5 * ZMAP_DECODE_STEP_INPUT / 2 / rows[i].size);
+
+        if (!rows[i].inside) {
+            body_bytes(&body, head, sizeof(head));
+        }
+
+        body_bytes(&body, last, sizeof(last));
+        assert_int_equal(long_steps(&body, ZMAP_OK), 3);
+
+        body.coded_size--;
+        assert_int_equal(long_steps(&body, ZMAP_TRUNCATED), 3);
+        body.coded_size++;
+
+        body_bytes(&body, "", 1);
+        assert_int_equal(long_steps(&body, ZMAP_MAGIC), 3);
+
+        body_free(&body);
+
+        /* behind it, where the room in dst has ended */
+
+        body_init(&body);
+        body_bytes(&body, head, sizeof(head));
+        body_bytes(&body, first, sizeof(first));
+
+        if (!rows[i].inside) {
+            body_bytes(&body, end, sizeof(end));
+        }
+
+        body_repeat(&body, rows[i].bytes, rows[i].size,
+                    5 * ZMAP_DECODE_STEP_INPUT / 2 / rows[i].size);
+
+        if (rows[i].inside) {
+            body_bytes(&body, end, sizeof(end));
+        }
+
+        memcpy(body.plain, "abc", 3);
+        body.plain_size = 3;
+        assert_int_equal(whole(&body, body.coded_size, 3), ZMAP_OK);
+        assert_int_equal(steps(&body, body.coded_size, 4096, 0), ZMAP_OK);
+        assert_int_equal(steps(&body, body.coded_size, 4, 0), ZMAP_OK);
+
+        body_free(&body);
+    }
+}
+
+
+/* the file ends, or goes on, where a step does */
+
+static void
+a_step_ends_beside_the_end_of_a_file(void **state)
+{
+    int     i;
+    body_t  body;
+
+    static const uint8_t  frame[] = {
+        0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x38, 0x19, 0, 0, 'a', 'b', 'c'
+    };
+
+    (void) state;
+
+    for (i = -12; i <= 16; i++) {
+        body_init(&body);
+        body_repeat(&body, "\x50\x2a\x4d\x18\x08\0\0\0\0\0\0\0\0\0\0\0", 16,
+                    ZMAP_DECODE_STEP_INPUT / 16 - 2);
+        body_skippable(&body, (uint8_t) (12 + i));
+        body_bytes(&body, frame, sizeof(frame));
+
+        assert_int_equal(body.coded_size,
+                         ZMAP_DECODE_STEP_INPUT + (size_t) i);
+        assert_int_equal(long_steps(&body, ZMAP_OK), i > 0 ? 2 : 1);
 
         body_free(&body);
     }
@@ -1136,6 +1349,8 @@ main(void)
 {
     const struct CMUnitTest  tests[] = {
         DECODE_TEST(good_bodies_decode_to_their_content),
+        DECODE_TEST(a_step_takes_a_bounded_input),
+        DECODE_TEST(a_step_ends_beside_the_end_of_a_file),
         DECODE_TEST(no_byte_is_no_body),
         DECODE_TEST(an_empty_buffer_waits_and_loses_nothing),
         DECODE_TEST(a_buffer_of_another_size_is_refused),

@@ -63,6 +63,31 @@ typedef struct {
 } frame_file_t;
 
 
+/* the begin of a file in hex and how far skipping goes in it */
+
+typedef struct {
+    const char  *name;
+    const char  *hex;
+    size_t       end;
+    size_t       pos;
+    zmap_rc_e    rc;
+    size_t       after;
+} frame_skip_t;
+
+
+/* a file in hex and what the walk to its first frame says */
+
+typedef struct {
+    const char  *name;
+    const char  *hex;
+    zmap_rc_e    rc;
+    uint64_t     offset;
+    uint64_t     frames;
+    uint64_t     skippable;
+    uint64_t     window;
+} frame_first_t;
+
+
 typedef struct {
     uint8_t   *data;            /* exact size */
     size_t     size;
@@ -353,6 +378,88 @@ static frame_file_t  frame_files[] = {
 };
 
 
+/* a zstd frame need not be whole: its magic number is where skipping ends */
+
+static frame_skip_t  frame_skips[] = {
+
+    { "in no bytes nothing is skipped", "", 0, 0, ZMAP_OK, 0 },
+    { "zstd frame is not skipped", MAGIC "00", 5, 0, ZMAP_OK, 0 },
+    { "skippable frames are skipped to a frame", SKIPPABLE MAGIC, 20, 0,
+      ZMAP_OK, 16 },
+    { "skippable frames are skipped to the end of the file", SKIPPABLE, 16,
+      0, ZMAP_OK, 16 },
+    { "skipping begins where it is told", SKIPPABLE MAGIC, 20, 8, ZMAP_OK,
+      16 },
+    { "bytes before where it begins are not looked at",
+      "FF" SKIPPABLE MAGIC, 21, 1, ZMAP_OK, 17 },
+    { "content that looks like a frame is skipped",
+      "5A2A4D18" "04000000" MAGIC MAGIC, 16, 0, ZMAP_OK, 12 },
+    { "every variant is skipped",
+      "512A4D18" "00000000" "582A4D18" "01000000" "28", 17, 0, ZMAP_OK, 17 },
+
+    { "end of 0 skips nothing", SKIPPABLE, 0, 0, ZMAP_OK, 0 },
+    { "end where it begins skips nothing", SKIPPABLE, 8, 8, ZMAP_OK, 8 },
+    { "end before where it begins skips nothing", SKIPPABLE, 4, 8, ZMAP_OK,
+      8 },
+    { "frame that begins before the end is skipped whole", SKIPPABLE, 1, 0,
+      ZMAP_OK, 8 },
+    { "content reaches behind the end", "502A4D18" "04000000" "AAAAAAAA"
+      MAGIC, 9, 0, ZMAP_OK, 12 },
+    { "frame that begins at the end is not skipped", SKIPPABLE, 8, 0,
+      ZMAP_OK, 8 },
+    { "frame that begins one before the end is skipped", SKIPPABLE, 9, 0,
+      ZMAP_OK, 16 },
+    { "junk at the end is not looked at", "502A4D18" "00000000" "00FF", 8, 0,
+      ZMAP_OK, 8 },
+    { "cut frame at the end is not looked at", "502A4D18" "00000000" "50",
+      8, 0, ZMAP_OK, 8 },
+
+    { "junk is no frame", "00112233", 4, 0, ZMAP_MAGIC, 0 },
+    { "junk behind a skippable frame is no frame",
+      "502A4D18" "00000000" "00FF", 10, 0, ZMAP_MAGIC, 8 },
+    { "junk before the end is found", "502A4D18" "00000000" "00FF", 9, 0,
+      ZMAP_MAGIC, 8 },
+    { "dictionary is not skipped", "37A430EC" "00000000", 8, 0, ZMAP_MAGIC,
+      0 },
+    { "skippable frame of 4 GiB is cut", "5E2A4D18" "FFFFFFFF" "00", 9, 0,
+      ZMAP_TRUNCATED, 0 },
+    { "skippable frame of one byte too many is cut",
+      "502A4D18" "00000000" "502A4D18" "02000000" "AA", 17, 0,
+      ZMAP_TRUNCATED, 8 }
+};
+
+
+static frame_first_t  frame_firsts[] = {
+
+    { "header at the begin is the first", MAGIC "00" "00" "010000",
+      ZMAP_OK, 6, 1, 0, 1024 },
+    { "header after skippable frames is the first",
+      SKIPPABLE MAGIC "00" "38" "010000", ZMAP_OK, 22, 1, 2, 131072 },
+    { "header of the second frame is not read",
+      MAGIC "00" "38" "010000" MAGIC "00" "70" "010000",
+      ZMAP_OK, 6, 1, 0, 131072 },
+    { "block behind the header is not read", MAGIC "00" "38" "070000",
+      ZMAP_OK, 6, 1, 0, 131072 },
+    { "file that ends behind the header has a first", MAGIC "00" "38",
+      ZMAP_OK, 6, 1, 0, 131072 },
+    { "junk behind a whole frame is not read",
+      MAGIC "20" "00" "010000" "FF", ZMAP_OK, 6, 1, 0, 0 },
+
+    { "empty file has no first", "", ZMAP_EMPTY, 0, 0, 0, 0 },
+    { "skippable frames have no first", SKIPPABLE, ZMAP_EMPTY, 16, 0, 2, 0 },
+    { "text has no first", "3C68746D6C3E", ZMAP_MAGIC, 0, 0, 0, 0 },
+    { "junk behind a skippable frame is no first",
+      "502A4D18" "00000000" "FF", ZMAP_MAGIC, 8, 0, 1, 0 },
+    { "cut header is no first", MAGIC "00", ZMAP_TRUNCATED, 0, 0, 0, 0 },
+    { "cut magic number is no first", SKIPPABLE "28B5", ZMAP_TRUNCATED, 16,
+      0, 2, 0 },
+    { "cut skippable frame is no first", "502A4D18" "02000000" "AA",
+      ZMAP_TRUNCATED, 0, 0, 0, 0 },
+    { "header with the reserved bit is no first", MAGIC "08" "38" "010000",
+      ZMAP_HEADER, 0, 0, 0, 0 }
+};
+
+
 static int  frame_memory_is_short;
 
 
@@ -520,6 +627,79 @@ frame_found(void **state)
     assert_int_equal(walk.frames.index != NULL, row->frames.nindex != 0);
 
     zmap_walk_free(&walk);
+    free(data);
+}
+
+
+static void
+frame_skip(void **state)
+{
+    size_t         size, pos;
+    uint8_t       *data;
+    frame_skip_t  *row;
+
+    row = *state;
+    data = frame_unhex(row->hex, &size);
+    pos = row->pos;
+
+    assert_int_equal(zmap_frame_skip(data, size, row->end, &pos), row->rc);
+    assert_int_equal(pos, row->after);
+
+    /* where it stopped it stays */
+
+    assert_int_equal(zmap_frame_skip(data, size, row->end, &pos), row->rc);
+    assert_int_equal(pos, row->after);
+
+    free(data);
+}
+
+
+static void
+frame_first(void **state)
+{
+    int             i;
+    size_t          size;
+    uint8_t        *data;
+    zmap_walk_t     walk, whole, before;
+    frame_first_t  *row;
+
+    row = *state;
+    data = frame_unhex(row->hex, &size);
+
+    zmap_walk_init(&walk, size);
+
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(zmap_walk_first(&walk, data), row->rc);
+
+        assert_true(walk.offset == row->offset);
+        assert_true(walk.frames.frames == row->frames);
+        assert_true(walk.frames.skippable == row->skippable);
+        assert_true(walk.frames.window == row->window);
+
+        if (i != 0) {
+            assert_memory_equal(&walk, &before, sizeof(walk));
+        }
+
+        memcpy(&before, &walk, sizeof(walk));
+    }
+
+    /* and the walk goes on as if it had not stopped there */
+
+    zmap_walk_init(&whole, size);
+
+    assert_int_equal(zmap_walk_run(&walk, data, 0),
+                     zmap_walk_run(&whole, data, 0));
+    assert_true(walk.offset == whole.offset);
+    frame_same_findings(&walk.frames, &whole.frames);
+    frame_same_index(&walk.frames, &whole.frames);
+
+    /* nothing is left to do */
+
+    assert_int_equal(zmap_walk_first(&walk, data), row->rc);
+    assert_true(walk.offset == whole.offset);
+
+    zmap_walk_free(&walk);
+    zmap_walk_free(&whole);
     free(data);
 }
 
@@ -844,6 +1024,63 @@ frame_steps_are_counted(void **state)
 
 
 static void
+frame_skip_meets_every_cut(void **state)
+{
+    size_t    cut, size, pos, at;
+    uint8_t  *data, *copy;
+
+    (void) state;
+
+    /* skippable frames of 5 and of 0 bytes, a magic number */
+
+    data = frame_unhex("502A4D18" "05000000" "0102030405"
+                       "5F2A4D18" "00000000" MAGIC, &size);
+
+    for (cut = 0; cut <= size; cut++) {
+        copy = unit_copy(data, cut);
+        at = cut < 13 ? 0 : cut < 21 ? 13 : 21;
+        pos = 0;
+
+        assert_int_equal(zmap_frame_skip(copy, cut, cut, &pos),
+                         cut == at || cut == size ? ZMAP_OK
+                                                  : ZMAP_TRUNCATED);
+        assert_int_equal(pos, at);
+
+        free(copy);
+    }
+
+    free(data);
+}
+
+
+static void
+frame_first_goes_on_after_memory_was_short(void **state)
+{
+    size_t       size;
+    uint8_t     *data;
+    zmap_walk_t  walk;
+
+    (void) state;
+
+    data = frame_unhex(SKIPPABLE MAGIC "00" "38" "010000", &size);
+
+    zmap_walk_init(&walk, size);
+
+    frame_memory_is_short = 1;
+    assert_int_equal(zmap_walk_first(&walk, data), ZMAP_NOMEM);
+    assert_int_equal(walk.frames.frames, 0);
+    frame_memory_is_short = 0;
+
+    assert_int_equal(zmap_walk_first(&walk, data), ZMAP_OK);
+    assert_int_equal(walk.frames.frames, 1);
+    assert_int_equal(walk.frames.skippable, 2);
+
+    zmap_walk_free(&walk);
+    free(data);
+}
+
+
+static void
 frame_of_no_bytes_needs_no_memory(void **state)
 {
     zmap_walk_t  walk;
@@ -1060,6 +1297,8 @@ static const struct CMUnitTest  frame_others[] = {
     cmocka_unit_test(frame_every_cut),
     cmocka_unit_test(frame_every_cut_of_a_large_frame),
     cmocka_unit_test(frame_steps_are_counted),
+    cmocka_unit_test(frame_skip_meets_every_cut),
+    cmocka_unit_test(frame_first_goes_on_after_memory_was_short),
     cmocka_unit_test(frame_of_no_bytes_needs_no_memory),
     cmocka_unit_test(frame_header_is_left_alone_by_an_error),
     cmocka_unit_test(frame_error_is_repeated_over_mended_bytes),
@@ -1077,12 +1316,16 @@ main(void)
     struct CMUnitTest  tests[UNIT_COUNT(frame_verdicts)
                              + UNIT_COUNT(frame_founds)
                              + UNIT_COUNT(frame_headers)
+                             + UNIT_COUNT(frame_skips)
+                             + UNIT_COUNT(frame_firsts)
                              + UNIT_COUNT(frame_files)
                              + UNIT_COUNT(frame_others)];
 
     n = UNIT_ROWS(tests, frame_verdicts, frame_verdict);
     n += UNIT_ROWS(tests + n, frame_founds, frame_found);
     n += UNIT_ROWS(tests + n, frame_headers, frame_header);
+    n += UNIT_ROWS(tests + n, frame_skips, frame_skip);
+    n += UNIT_ROWS(tests + n, frame_firsts, frame_first);
     n += UNIT_ROWS(tests + n, frame_files, frame_file);
 
     memcpy(tests + n, frame_others, sizeof(frame_others));
