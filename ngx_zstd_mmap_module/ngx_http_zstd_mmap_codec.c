@@ -213,6 +213,14 @@ ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx, u_char *dst,
 
     *produced = job.produced;
 
+    /* libzstd lets a frame end short of its content size at an empty block */
+
+    if (rc == ZMAP_OK && ctx->size != -1
+        && zmap_decode_total(ctx->decoder) != (uint64_t) ctx->size)
+    {
+        rc = ZMAP_CONTENT_SIZE;
+    }
+
     ngx_http_zstd_mmap_judge(ctx->file, rc);
 
     return rc;

@@ -40,7 +40,10 @@ zmap_rc_e ngx_http_zstd_mmap_decode_body(ngx_http_zstd_mmap_ctx_t *ctx);
 zmap_rc_e ngx_http_zstd_mmap_decode_begin(ngx_http_zstd_mmap_ctx_t *ctx,
     uint64_t limit);
 
-/* the next piece, see zmap_decode_step() */
+/*
+ * The next piece, see zmap_decode_step(); ZMAP_CONTENT_SIZE also when the body
+ * ends short of ctx->size.
+ */
 zmap_rc_e ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx,
     u_char *dst, size_t size, size_t *produced);
 

@@ -376,7 +376,6 @@ ngx_http_zstd_mmap_fill_chunk(ngx_http_zstd_mmap_stream_t *stream,
 {
     size_t                     produced;
     u_char                    *start;
-    uint64_t                   total;
     zmap_rc_e                  zrc;
     ngx_http_zstd_mmap_ctx_t  *ctx;
 
@@ -405,12 +404,6 @@ ngx_http_zstd_mmap_fill_chunk(ngx_http_zstd_mmap_stream_t *stream,
         return zrc;
     }
 
-    total = zmap_decode_total(ctx->decoder);
-
-    if (ctx->size != -1 && total != (uint64_t) ctx->size) {
-        return ZMAP_CONTENT_SIZE;
-    }
-
     stream->last = 1;
 
     b->last_buf = (ctx->request == ctx->request->main) ? 1 : 0;
@@ -418,7 +411,7 @@ ngx_http_zstd_mmap_fill_chunk(ngx_http_zstd_mmap_stream_t *stream,
     b->sync = (b->last_buf || b->memory) ? 0 : 1;
 
     if (ctx->size == -1) {
-        ctx->file->learnt = total;
+        ctx->file->learnt = zmap_decode_total(ctx->decoder);
         ctx->file->has_learnt = 1;
     }
 

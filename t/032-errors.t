@@ -14,7 +14,7 @@ use Test::Zmap;
 my $MTIME = 1600000000;
 my $EARLIER = 'Sat, 12 Sep 2020 12:26:40 GMT';
 
-my $t = Test::Zmap->new()->plan(8 * 6 + 24);
+my $t = Test::Zmap->new()->plan(8 * 6 + 26);
 
 my $text = $t->text(5000, 1);
 my $coded = $t->zst('a.txt', $text, mtime => $MTIME);
@@ -40,6 +40,8 @@ location /plain-page/ {
     alias %%DIR%%/;
     error_page 404 405 412 416 500 /text;
 }
+location /left-on/ { alias %%DIR%%/; gzip_vary on; zstd_mmap_decode off; }
+location /left-off/ { alias %%DIR%%/; gzip_vary off; zstd_mmap_decode off; }
 location = /text { default_type text/x-page; return 200 "said by nginx\n"; }
 location /status/ { alias %%DIR%%/; error_page 404 =200 /on/page.html; }
 location /loop/ { alias %%DIR%%/; error_page 500 /loop/wrong.txt; }
@@ -103,6 +105,14 @@ is($t->get('/off/a.txt', $far)->header('Content-Range'),
    'bytes */' . length $text, '416 of decoded bytes: theirs');
 like($t->get('/off/a.txt', $far, 'Accept-Encoding: zstd')->body,
      qr/416 Requested Range Not Satisfiable/, 'a page that can be read');
+
+# of a file that was left to nginx's static handler
+$t->write('left.txt', $text);
+$t->zst('left.txt', $text);
+for my $where (qw(left-on left-off)) {
+    my $r = $t->get("/$where/left.txt", $far);
+    is($r->status . ' ' . ours($r), '416 ', "416 of a plain file, $where");
+}
 
 # checksum errors
 

@@ -44,6 +44,9 @@ for my $size (8 * $mib, 8 * $mib + 1) {
 
 # the largest window of the frames counts
 $t->raw_zst('later.txt', $t->read('1k.txt.zst') . $t->read('9m.txt.zst'));
+$t->raw_zst('first.txt', $t->read('9m.txt.zst') . $t->read('1k.txt.zst'));
+$t->raw_zst('between.txt', $t->read('1k.txt.zst') . $t->read('9m.txt.zst')
+                           . $t->read('1k.txt.zst'));
 
 # what pipes through the tool declare, whatever they carry
 my $ultra = piped('piped 22', '--ultra', '-22');
@@ -94,6 +97,11 @@ my @table = (
     ['/ultra.txt',           'decoded', 'decoded'],
     ['/long.txt',            'decoded', 'decoded'],
     ['/later.txt',           'decoded', 'decoded'],
+    ['/first.txt',           'decoded', 'decoded'],
+    ['/between.txt',         'decoded', 'decoded'],
+    ['/tight/later.txt',     '500',     '500'],
+    ['/tight/first.txt',     '500',     '500'],
+    ['/tight/between.txt',   '500',     '500'],
     ['/single-8388608.txt',  'frames',  'decoded'],
     ['/single-8388609.txt',  'decoded', 'decoded'],
     ['/small/1k.txt',        'frames',  'decoded'],
@@ -119,6 +127,7 @@ my @table = (
 my %decoded = (
     (map { $_ => "is $_" } keys %window),
     ultra => 'piped 22', long => 'piped long', later => 'is 1kis 9m',
+    first => 'is 9mis 1k', between => 'is 1kis 9mis 1k',
     'single-8388608' => 'x' x (8 * $mib),
     'single-8388609' => 'x' x (8 * $mib + 1),
 );

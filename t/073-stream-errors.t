@@ -40,6 +40,17 @@ my %damaged = (
          [compressed => $t->random(5000, 3)]]),
 );
 
+# A frame whose blocks give ten bytes less than it says, and the last of them
+# is empty: a decoder may take the end of it for an orderly one.
+for my $bytes (4096 * 24, 4096 * 24 + 100) {
+    my $coded = $t->compress(substr($text, 0, $bytes), check => 0, size => 0);
+    my ($size) = unpack 'V', substr($coded, 6, 3) . "\0";
+    die "not one compressed block\n"
+        if ($size & 7) != 5 || 9 + ($size >> 3) != length $coded;
+    $damaged{"short-$bytes"} = $t->frame(fcs => $bytes + 10, blocks =>
+        [[compressed => substr $coded, 9], [raw => '']]);
+}
+
 my %unsized = (
     'u-middle'      => flip($t->compress($body, size => 0), $size / 2),
     'u-checksum'    => flip($t->compress($text, size => 0), -1),
@@ -72,6 +83,8 @@ $t->run($t->conf(<<'EOC', http => 'zstd_mmap_buffers 1m max=4k;'));
 
     zstd_mmap on;
     zstd_mmap_chunk 16k;
+
+    location ~ /short { zstd_mmap_chunk 4k; }
 EOC
 
 my $h2 = 'http://127.0.0.1:' . $t->port(2);

@@ -12,9 +12,10 @@ use lib 't/lib';
 use Test::Zmap;
 
 
-my $t = Test::Zmap->new(log_level => 'info')->plan(9);
+my $t = Test::Zmap->new(log_level => 'info')->plan(14);
 
-my $big = $t->random(2_000_000, 1);
+# not of raw blocks alone, which tell their size
+my $big = $t->text(100_000, 2) . $t->random(1_900_000, 1);
 
 $t->zst('known.txt', $big);
 $t->zst('unknown.txt', $big, size => 0);
@@ -56,4 +57,22 @@ for my $name (qw(known unknown)) {
 }
 
 is($t->log_count(qr/client timed out/), 2, 'the slow client goes on');
+
+# where nothing tells the length, what was cut must not look whole to a client
+# that reads again too late
+for my $version ('1.0', '1.1') {
+    my $c = $t->connect(rcvbuf => 4096);
+    my $before = $t->log_count(qr/client timed out/);
+
+    $c->send_request('GET', '/unknown.txt', version => $version,
+                     headers => ['Connection: close']);
+    $t->poll(sub { $slow->read_some(3000);
+                   $t->log_count(qr/client timed out/) > $before });
+    my $r = $c->response('GET');
+    ok(!$r->timed_out, "unknown, $version: it ends");
+    ok(!$r->complete, "unknown, $version: and is not complete")
+        or diag(length $r->body);
+    $c->close();
+}
+is($t->log_count(qr/client timed out/), 4, 'both had stalled');
 $slow->close();

@@ -20,7 +20,12 @@ my %part = (
     unknown => $t->text(200_000, 3),
     other   => $t->text(250_000, 4),
     empty   => '',
+    even    => $t->text(16 * 8192, 5),
+    'even-unknown' => $t->text(10 * 8192, 6),
+    'one-chunk'    => $t->text(8192, 7),
 );
+
+my %unsized = map { $_ => 1 } qw(unknown even-unknown one-chunk);
 
 my $inc = sub { "<!--#include virtual=\"$_[0].txt\"$_[1] -->" };
 my $each = sub {
@@ -29,6 +34,11 @@ my $each = sub {
 };
 
 my @all = sort keys %part;
+
+# nothing, of a size that is not known; each is in one page only, whose first
+# request streams it
+my $nothing = $t->frame(blocks => [[compressed => "\4\0\0"]]);
+my %nothing = map { $_ => '' } qw(nothing-1 nothing-2 nothing-3);
 my $stub = '<!--#block name="one" -->stub<!--#endblock -->';
 
 my %page = (
@@ -43,6 +53,10 @@ my %page = (
     missing    => $each->('', 'small', 'missing', 'stream'),
     stubbed    => $stub . $each->(' stub="one"', 'missing', 'small'),
     'stubbed-empty' => $stub . $each->(' stub="one"', 'empty', 'small'),
+    'stubbed-nothing' => $stub . $each->(' stub="one"', 'nothing-1', 'small'),
+    'nothing-later' => $stub . $each->(' stub="one"', 'stream', 'nothing-2'),
+    nothing    => $each->('', 'nothing-3'),
+    even       => $each->('', 'even', 'even-unknown', 'one-chunk', 'even'),
     'stubbed-later' => $stub . $each->(' stub="one"', 'small', 'empty',
                                        'stream', 'empty', 'missing', 'empty'),
     set        => '<!--#include virtual="small.txt" set="v" -->'
@@ -61,7 +75,18 @@ my %page = (
 for my $name (keys %part) {
     $t->write("plain/$name.txt", $part{$name});
     $t->zst("zst/$name.txt", $part{$name},
-            size => $name eq 'unknown' ? 0 : 1);
+            size => $unsized{$name} ? 0 : 1);
+}
+
+# whole chunks, then an empty frame: the end of the stream brings no bytes
+for my $name (qw(even even-unknown one-chunk)) {
+    $t->raw_zst("zst/$name.txt",
+                $t->read("zst/$name.txt.zst") . $t->compress(''));
+}
+
+for my $name (keys %nothing) {
+    $t->write("plain/$name.txt", '');
+    $t->raw_zst("zst/$name.txt", $nothing);
 }
 
 for my $name (keys %page) {

@@ -7,11 +7,13 @@ use warnings;
 
 use Test::More;
 
-use lib 't/lib';
+use lib 't/lib', 't/preload';
 use Test::Zmap;
+use Preload;
 
 
 my $t = Test::Zmap->new();
+my $fault = Preload->new($t);
 
 my $files = 50;
 my %body = map { ("f$_" => "file $_ " . $t->text(3000, $_)) } 1 .. $files;
@@ -20,9 +22,9 @@ $t->zst("$_.txt", $body{$_}) for keys %body;
 $t->raw_zst('bad.txt', 'no frame');
 $t->settle(map { "$_.txt.zst" } keys %body, 'bad');
 
-$t->plan(21);
+$t->plan(24);
 
-$t->run(conf('zstd_mmap_cache max=2;'));
+$fault->run(conf('zstd_mmap_cache max=2;'));
 
 
 sub conf {
@@ -99,6 +101,15 @@ ok((grep { $_ eq 'f1' } mapped()), 'inactive: the one in use stays');
 $t->reload(conf => conf(''));
 ok(all_right(''), 'default: all right');
 is(scalar(mapped()), $files, 'default: all are kept');
+
+$fault->advance(55);
+$t->get('/f1.txt') for 1 .. $files;
+is(scalar(mapped()), $files, 'default: all are kept for 55 seconds');
+$fault->advance(10);
+$t->get('/f1.txt') for 1 .. $files;
+is(join(' ', mapped()), 'f1', 'default: none is kept for 65 but the used one');
+
+ok(all_right(''), 'default: all right again');
 
 # a new version replaces the mapping of the old one
 

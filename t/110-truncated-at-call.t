@@ -13,7 +13,7 @@ use lib 't/lib', 't/preload';
 use Test::Zmap;
 use Preload;
 
-my $t = Test::Zmap->new(log_level => 'info')->plan(29);
+my $t = Test::Zmap->new(log_level => 'info')->plan(31);
 my $fault = Preload->new($t);
 
 my ($cert, $key) = $t->certificate();
@@ -163,5 +163,24 @@ is(($t->worker_pids())[0], $worker, 'by the same worker');
 $t->replace('sized.txt.zst', $zst{sized});
 ok($t->get('/sized.txt')->body eq $body{sized}, 'a restored file is decoded');
 ok($t->get('/sized.txt', @zstd)->body eq $zst{sized}, 'and sent');
-$t->log_like(qr/is not usable: file changed while in use/,
+$t->log_like(qr/\[error\].*is not usable: file changed while in use/,
              'the log tells what happened');
+is($t->log_count(qr/\[(?:warn|crit)\].*is not usable: file changed/), 0,
+   'at that level only');
+
+# a request tries once more, and gives up when the file changes again
+my $twice;
+for my $n (3 .. 12) {
+    $t->replace('oneshot.txt.zst', $zst{oneshot});
+    my $path = $t->path('oneshot.txt.zst');
+    my $before = $t->log_count(qr/\[error\].*oneshot.*: file changed/);
+    $fault->arm('fstat', 2, truncate => [$path, 50_000]);
+    $fault->arm('fstat', $n, truncate => [$path, 40_000], order => 1);
+    my $r = $t->get('/oneshot.txt');
+    my $fired = $fault->fired(1);
+    $fault->disarm();
+    last if !$fired;
+    $twice++ if $r->status == 500
+        && $t->log_count(qr/\[error\].*oneshot.*: file changed/) > $before;
+}
+ok($twice, 'a file that changes twice: 500 and an error');

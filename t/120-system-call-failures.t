@@ -13,7 +13,7 @@ use lib 't/lib', 't/preload';
 use Test::Zmap;
 use Preload;
 
-my $t = Test::Zmap->new(log_level => 'info')->plan(46);
+my $t = Test::Zmap->new(log_level => 'info')->plan(50);
 my $fault = Preload->new($t);
 
 my $text = $t->text(300_000, 1);
@@ -37,7 +37,8 @@ open(my $fh, '>>:raw', $large) or die "$large: $!";
 print $fh $zst{oneshot};
 close($fh) or die "$large: $!";
 
-my $conf = $t->conf('zstd_mmap on; zstd_mmap_chunk 64k;',
+my $conf = $t->conf('zstd_mmap on; zstd_mmap_chunk 64k;'
+                    . 'location /directio/ { alias %%DIR%%/; directio 4k; }',
                     http => 'zstd_mmap_buffers 4m max=64k;');
 $fault->run($conf);
 
@@ -170,6 +171,21 @@ $fault->disarm();
 $fault->arm('mmap', 1, errno => ENODEV);
 is($t->get('/zero.txt')->status, 500, 'a file of no bytes is refused');
 is($fault->fired(), 0, 'and never mapped');
+
+# a descriptor with O_DIRECT takes whole blocks and aligned memory only
+for my $row (['oneshot', 'identity', $small], ['sized', 'identity', $text],
+             ['unsized', 'identity', $text], ['sized', 'zstd', $zst{sized}])
+{
+    my ($file, $coding, $want) = @$row;
+
+    $t->replace("$file.txt.zst", $zst{$file});
+    $fault->arm('mmap', 1, errno => ENODEV, always => 1);
+    my $r = $t->get("/directio/$file.txt", "Accept-Encoding: $coding");
+    ok($r->status == 200 && $r->complete && $r->body eq $want
+       && $fault->fired(), "$file, $coding: copied with directio")
+        or diag('status ' . $r->status);
+    $fault->disarm();
+}
 
 # copying has faults of its own
 for my $row ([[short => 1], 200, 'a short pread'],

@@ -15,7 +15,7 @@ use Preload;
 
 my $FILES = 60;
 
-my $t = Test::Zmap->new(log_level => 'info')->plan(17);
+my $t = Test::Zmap->new(log_level => 'info')->plan(21);
 my $fault = Preload->new($t);
 
 $t->expect_alert(qr/\[(?:emerg|alert)\].*(?:malloc|posix_memalign|memalign)\(/);
@@ -44,6 +44,7 @@ my %ask = (
     'decoded'          => ['oneshot'],
     'stream'           => ['sized'],
     'stream in chunks' => ['unsized'],
+    'stream to http/1.0' => ['unsized'],
 );
 
 my $file = 0;
@@ -54,7 +55,8 @@ sub ask {
 
     my ($kind, @headers) = @{$ask{$name}};
     my $want = @headers ? $zst{$kind} : $body{$kind};
-    my $r = $t->get("/$kind-$file.txt", @headers);
+    my $r = $t->request('GET', "/$kind-$file.txt", headers => \@headers,
+                        version => $name =~ /1\.0/ ? '1.0' : '1.1');
 
     return 'right' if $r->status == 200 && $r->complete && $r->body eq $want;
     return 'refused' if $r->status == 500;
@@ -106,6 +108,7 @@ my $new_worker = sub { $t->reload() or die "no new worker\n" };
 # file, entry, decoder, context, window ..; idle decoders are used again
 check('decoded', 'first request of a worker', 8, $new_worker);
 check('stream in chunks', 'first request of a worker', 9, $new_worker);
+check('stream to http/1.0', 'first request of a worker', 9, $new_worker);
 check('frames', 'calls of the module', 2, $nothing);
 check('stream', 'calls of the module', 2, $nothing);
 
@@ -113,5 +116,6 @@ check('frames', 'all calls of nginx', 6, $nothing, any => 1);
 check('decoded', 'all calls of nginx', 6, $nothing, any => 1);
 check('stream', 'all calls of nginx', 6, $nothing, any => 1);
 check('stream in chunks', 'all calls of nginx', 6, $nothing, any => 1);
+check('stream to http/1.0', 'all calls of nginx', 6, $nothing, any => 1);
 
 $t->log_like(qr/\[crit\].*no memory/, 'the log tells of it');

@@ -12,10 +12,14 @@ package Preload;
 #
 # arm($calls, $n, %opt): $calls is "mmap", "fstat|pread" ..; errno => E makes
 # the n-th of them fail, truncate => [$path, $size] makes it and truncates the
-# file, short => 1 makes a pread that gives half.  always => 1: every call from
+# file, short => 1 makes a pread that gives half, lose => [$path, $offset] makes
+# an mmap and puts the first page of another file at that offset of it: an empty
+# one has none, and reading there raises SIGBUS.  always => 1: every call from
 # the n-th on.  any => 1: calls of nginx itself, too.  pid => the only worker.
 # order => 1: the second of two orders that hold at the same time; also for
 # fired().
+#   $fault->count($calls);  $fault->counted()  # how many are made from now on
+#   $fault->advance($seconds);               # nginx's monotonic clock
 
 use strict;
 use warnings;
@@ -25,6 +29,8 @@ use Errno qw(ENOMEM);
 my $SOURCE = 't/preload/fault.c';
 
 my $SIZE = 32 + 8 + 1024;        # of fault_orders_t
+my $CLOCK = 3072;                # offset in the orders
+my $NEVER = 1 << 30;
 
 my %CALL = (mmap => 1, fstat => 2, pread => 4, alloc => 8, sigaction => 16,
             madvise => 32, munmap => 64, setsockopt => 128, getrandom => 256);
@@ -40,7 +46,8 @@ sub new {
     die "$SOURCE: $output" if $code;
 
     my $self = bless { t => $t, library => $library,
-                       orders => $t->run_dir() . '/fault.orders' }, $class;
+                       orders => $t->run_dir() . '/fault.orders',
+                       ahead => 0 }, $class;
     $self->_write(0, pack 'x4096');
 
     return $self;
@@ -104,8 +111,8 @@ sub arm {
     my $bits = 0;
     $bits |= $CALL{$_} // die "no call $_\n" for split /\|/, $calls;
 
-    my ($path, $size) = @{$opt{truncate} || ['', 0]};
-    my $action = $opt{truncate} ? 2 : $opt{short} ? 3 : 1;
+    my ($path, $size) = @{$opt{truncate} || $opt{lose} || ['', 0]};
+    my $action = $opt{truncate} ? 2 : $opt{short} ? 3 : $opt{lose} ? 4 : 1;
     my $pid = $opt{pid} // ($self->{t}->worker_pids())[0];
     my $offset = ($opt{order} // 0) * $SIZE;
 
@@ -124,14 +131,44 @@ sub disarm {
 }
 
 
-sub fired {
+sub _orders {
     my ($self, $order) = @_;
 
     open(my $fh, '<:raw', $self->{orders}) or die "$self->{orders}: $!";
     sysseek($fh, ($order // 0) * $SIZE, 0) // die "$self->{orders}: $!";
     sysread($fh, my $bytes, 32) == 32 or die "$self->{orders}: $!";
 
-    return (unpack 'L8', $bytes)[4];
+    return unpack 'L8', $bytes;
+}
+
+
+sub fired {
+    my ($self, $order) = @_;
+
+    return ($self->_orders($order))[4];
+}
+
+
+# an order that is never due counts
+sub count {
+    my ($self, $calls) = @_;
+
+    $self->arm($calls, $NEVER);
+}
+
+
+sub counted {
+    my ($self) = @_;
+
+    return $NEVER - ($self->_orders())[3];
+}
+
+
+sub advance {
+    my ($self, $seconds) = @_;
+
+    $self->{ahead} += $seconds;
+    $self->_write($CLOCK, pack 'L', $self->{ahead});
 }
 
 

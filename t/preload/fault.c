@@ -25,6 +25,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 
@@ -45,7 +46,9 @@ enum {
 enum {
     FAULT_FAIL = 1,            /* the call fails with err and is not made */
     FAULT_TRUNCATE,            /* the call is made, then path gets size */
-    FAULT_SHORT                /* pread: half of it; otherwise made as it is */
+    FAULT_SHORT,               /* pread: half of it; otherwise made as it is */
+    FAULT_LOSE                 /* mmap: the page at offset size is that of
+                                  another file, path, whatever it has */
 };
 
 typedef struct {
@@ -63,6 +66,10 @@ typedef struct {
 
 
 #define FAULT_ORDERS  2
+
+/* seconds by which the clocks are ahead */
+#define FAULT_CLOCK   3072
+#define FAULT_PAGE    4096
 
 #define FAULT_NEXT(name)                                                      \
     static __typeof__(&name) real;                                            \
@@ -94,8 +101,7 @@ fault_init(void)
         return;
     }
 
-    page = mmap(NULL, FAULT_ORDERS * sizeof(fault_orders_t),
-                PROT_READ|PROT_WRITE, MAP_SHARED, fd, 0);
+    page = mmap(NULL, FAULT_PAGE, PROT_READ|PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
 
     if (page != MAP_FAILED) {
@@ -205,6 +211,26 @@ fault_after(const fault_orders_t *orders)
 }
 
 
+/* one that is empty has no page: reading there raises SIGBUS */
+
+static void
+fault_lose(const fault_orders_t *orders, char *p)
+{
+    int  fd;
+
+    fd = open(orders->path, O_RDONLY|O_CLOEXEC);
+
+    if (fd == -1
+        || mmap(p + orders->size, FAULT_PAGE, PROT_READ,
+                MAP_SHARED|MAP_FIXED, fd, 0) == MAP_FAILED)
+    {
+        abort();
+    }
+
+    close(fd);
+}
+
+
 void *
 mmap(void *addr, size_t size, int prot, int flags, int fd, off_t offset)
 {
@@ -220,6 +246,10 @@ mmap(void *addr, size_t size, int prot, int flags, int fd, off_t offset)
 
     p = real(addr, size, prot, flags, fd, offset);
     fault_after(orders);
+
+    if (orders != NULL && orders->action == FAULT_LOSE && p != MAP_FAILED) {
+        fault_lose(orders, p);
+    }
 
     return p;
 }
@@ -263,6 +293,16 @@ fstat(int fd, struct stat *st)
 }
 
 
+/* open(2), O_DIRECT: what most file systems on disks demand, tmpfs does not */
+
+static int
+fault_misaligned(int fd, void *buf, size_t size, off_t offset)
+{
+    return (fcntl(fd, F_GETFL) & O_DIRECT)
+           && (((uintptr_t) buf | size | (uintptr_t) offset) & 511);
+}
+
+
 ssize_t
 pread(int fd, void *buf, size_t size, off_t offset)
 {
@@ -278,6 +318,11 @@ pread(int fd, void *buf, size_t size, off_t offset)
 
     if (orders != NULL && orders->action == FAULT_SHORT) {
         size = (size + 1) / 2;
+    }
+
+    if (fault_misaligned(fd, buf, size, offset)) {
+        errno = EINVAL;
+        return -1;
     }
 
     n = real(fd, buf, size, offset);
@@ -313,6 +358,24 @@ getrandom(void *buf, size_t size, unsigned int flags)
     FAULT_NEXT(getrandom)
 
     return FAULT_DUE(FAULT_GETRANDOM) ? -1 : real(buf, size, flags);
+}
+
+
+int
+clock_gettime(clockid_t id, struct timespec *ts)
+{
+    int  rc;
+
+    FAULT_NEXT(clock_gettime)
+
+    rc = real(id, ts);
+
+    if (rc == 0 && fault_orders != NULL) {
+        ts->tv_sec += *(volatile uint32_t *) ((char *) fault_orders
+                                              + FAULT_CLOCK);
+    }
+
+    return rc;
 }
 
 
