@@ -313,9 +313,15 @@ ngx_http_zstd_mmap_check(ngx_http_zstd_mmap_ctx_t *ctx)
 
     if (rc == ZMAP_TOUCHED) {
 
-        /* Content_Checksum tells better than a ctime whether bytes changed */
+        /*
+         * Content_Checksum tells better than a ctime whether bytes changed,
+         * but only of a body that is one frame: several frames may each be
+         * right and of two versions.
+         */
 
-        if (file->verdict == ZMAP_OK && file->walk.frames.checksum) {
+        if (file->verdict == ZMAP_OK && file->walk.frames.checksum
+            && file->walk.frames.frames == 1)
+        {
             return ZMAP_OK;
         }
 

@@ -30,7 +30,11 @@ typedef struct {
     ngx_chain_t               *busy;
     size_t                     chunk;     /* bytes */
 
+    size_t                     taken;     /* coded bytes of the last step */
+
     unsigned                   last:1;    /* the end went to the filters */
+    unsigned                   failed:1;  /* the filters did not take it */
+    unsigned                   resumed:1; /* the handler has run */
 } ngx_http_zstd_mmap_stream_t;
 
 
@@ -103,7 +107,7 @@ ngx_http_zstd_mmap_send_stream(ngx_http_zstd_mmap_ctx_t *ctx)
 
     ngx_http_zstd_mmap_run_stream(stream);
 
-    if (r->main->discard_body) {
+    if (r == r->main && r->discard_body) {
         /* the handler has to see what returning does */
         ngx_post_event(r->connection->write, &ngx_posted_next_events);
     }
@@ -182,7 +186,8 @@ ngx_http_zstd_mmap_cleanup_stream(void *data)
     r = stream->ctx->request;
     c = r->connection;
 
-    if (stream->last && !c->error && !c->timedout && !c->buffered
+    if (stream->last && !stream->failed
+        && !c->error && !c->timedout && !c->buffered
         && r->out == NULL)
     {
         ngx_http_zstd_mmap_disarm_reset(stream->ctx);
@@ -251,14 +256,17 @@ ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r)
         return;
     }
 
-    ngx_http_zstd_mmap_keep_reading(r);
+    stream = ngx_http_get_module_ctx(r, ngx_http_zstd_mmap_module);
+
+    if (!stream->resumed) {
+        stream->resumed = 1;
+        ngx_http_zstd_mmap_keep_reading(r);
+    }
 
     if (wev->delayed || r->aio) {
         ngx_http_zstd_mmap_wait_stream(r, 0);
         return;
     }
-
-    stream = ngx_http_get_module_ctx(r, ngx_http_zstd_mmap_module);
 
     ngx_http_zstd_mmap_run_stream(stream);
 }
@@ -267,7 +275,8 @@ ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r)
 /*
  * Returning NGX_DONE to the content phase, while a request body is still being
  * discarded, has begun the time of a lingering close: its end would cut the
- * reply.  The close lingers when the reply is done.
+ * reply, also when the body has arrived since.  The close lingers when the
+ * reply is done.
  */
 
 static void
@@ -275,11 +284,11 @@ ngx_http_zstd_mmap_keep_reading(ngx_http_request_t *r)
 {
     ngx_event_t  *rev;
 
-    if (!r->main->discard_body || r->main->lingering_time == 0) {
+    if (r != r->main) {
         return;
     }
 
-    r->main->lingering_time = 0;
+    r->lingering_time = 0;
 
     rev = r->connection->read;
 
@@ -302,9 +311,14 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
     do {
         rc = ngx_http_zstd_mmap_pass_chunk(stream);
 
-        if (rc == NGX_ERROR || rc > NGX_OK || stream->last
-            || ngx_http_zstd_mmap_is_replaced(stream))
-        {
+        if (ngx_http_zstd_mmap_is_replaced(stream)) {
+            /* what is sent now is not ours to vouch for */
+            ngx_http_zstd_mmap_disarm_reset(stream->ctx);
+            stream->failed = 1;
+        }
+
+        if (rc == NGX_ERROR || rc > NGX_OK || stream->failed || stream->last) {
+            stream->failed = (rc == NGX_ERROR);
             ngx_http_zstd_mmap_end_stream(stream);
             ngx_http_finalize_request(r, rc);
             return;
@@ -315,7 +329,7 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
             return;
         }
 
-        passed += stream->chunk;
+        passed += ngx_max(stream->chunk, stream->taken);
 
     } while (passed < NGX_HTTP_ZSTD_MMAP_TURN);
 
@@ -382,8 +396,12 @@ ngx_http_zstd_mmap_fill_chunk(ngx_http_zstd_mmap_stream_t *stream,
     ctx = stream->ctx;
     start = b->start;
 
+    stream->taken = zmap_decode_consumed(ctx->decoder);
+
     zrc = ngx_http_zstd_mmap_decode_step(ctx, start, stream->chunk,
                                          &produced);
+
+    stream->taken = zmap_decode_consumed(ctx->decoder) - stream->taken;
 
     if (zrc != ZMAP_OK && zrc != ZMAP_AGAIN) {
         return zrc;

@@ -57,7 +57,7 @@ my @explained = sort keys %explained;
 my @cached = ('', 'cached/');
 my @kinds = qw(checked bare unsized large);
 
-$t->plan(@cached * @kinds * @touch * 2 + 3 * @touch + 2 * @explained + 7);
+$t->plan(@cached * @kinds * @touch * 2 + 3 * @touch + 2 * @explained + 8);
 
 
 # raw blocks, so that other bytes are other content
@@ -195,6 +195,22 @@ for my $kind (sort keys %stream) {
     ok(!$r->complete || $r->body eq $random,
        "rewritten behind a stream, $kind: right or not complete");
 }
+
+# each frame has a checksum and is right, and they are of two versions
+
+my $first = $t->compress($t->random(2 * $size, 5));
+my ($second, $other) = map { $t->compress($t->random($size / 4, $_)) } 6, 7;
+die "other frame is of another size\n" if length $second != length $other;
+
+my $mixed = touched('w-frames', sub {
+    open(my $fh, '+<:raw', $_[0]) or die "$_[0]: $!";
+    seek($fh, length $first, 0) or die "seek: $!";
+    print $fh $other;
+    close($fh) or die "$_[0]: $!";
+    utime $time, $time, $_[0] or die "utime: $!";
+}, $first . $second);
+ok($mixed->status == 200 && !$mixed->complete,
+   'another frame put in under a stream: not complete');
 
 $t->zst('good.txt', $body);
 my $r = $t->get('/good.txt');
