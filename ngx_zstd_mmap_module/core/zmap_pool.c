@@ -4,19 +4,24 @@
  */
 
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include <assert.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "zmap_pool.h"
 
 
-#define ZMAP_POOL_ALIGN  (2 * 1024 * 1024)
 #define ZMAP_POOL_NONE   UINT32_MAX
+
+/*
+ * Free runs are listed by length: each length below ZMAP_POOL_EXACT has a list
+ * of its own, above it each power of two has ZMAP_POOL_STEPS lists.
+ */
+
+#define ZMAP_POOL_EXP    6
+#define ZMAP_POOL_EXACT  (1 << ZMAP_POOL_EXP)
+#define ZMAP_POOL_STEPS  8
+#define ZMAP_POOL_LISTS  (ZMAP_POOL_EXACT                                     \
+                          + (32 - ZMAP_POOL_EXP) * ZMAP_POOL_STEPS)
 
 
 typedef enum {
@@ -41,34 +46,38 @@ typedef struct {
 
 struct zmap_pool_s {
     uint8_t      *region;
-    uint8_t      *mapping;     /* what mmap() gave and munmap() left */
-    size_t        mapped;      /* bytes of it */
     zmap_page_t  *pages;
     uint32_t      npages;
     uint32_t      used;        /* pages */
-    uint32_t      free;        /* first free run */
+    uint32_t      free[ZMAP_POOL_LISTS];
 };
 
 
-static int zmap_pool_map(zmap_pool_t *pool);
-static void zmap_pool_trim(zmap_pool_t *pool);
 static uint32_t zmap_pool_best(const zmap_pool_t *pool, size_t npages);
+static uint32_t zmap_pool_best_of(const zmap_pool_t *pool, uint32_t run,
+    uint32_t npages);
 static void zmap_pool_insert(zmap_pool_t *pool, uint32_t first,
     uint32_t npages);
 static void zmap_pool_remove(zmap_pool_t *pool, uint32_t first);
+static uint32_t zmap_pool_used_run(const zmap_pool_t *pool,
+    const uint8_t *buffer);
+static uint32_t zmap_pool_free_before(const zmap_pool_t *pool,
+    uint32_t first);
+static uint32_t zmap_pool_free_after(const zmap_pool_t *pool, uint32_t end);
+static uint32_t zmap_pool_list(uint32_t npages);
 static size_t zmap_pool_pages(size_t size);
 
 
 zmap_pool_t *
-zmap_pool_create(size_t size)
+zmap_pool_create_over(void *base, size_t size)
 {
-    size_t        npages;
+    size_t        i, npages;
     zmap_pool_t  *pool;
 
-    npages = zmap_pool_pages(size);
+    npages = size / ZMAP_POOL_PAGE;
 
-    if (npages == 0 || npages >= ZMAP_POOL_NONE
-        || npages > (SIZE_MAX - ZMAP_POOL_ALIGN) / ZMAP_POOL_PAGE)
+    if (base == NULL || (uintptr_t) base % ZMAP_POOL_PAGE != 0
+        || npages == 0 || npages >= ZMAP_POOL_NONE)
     {
         return NULL;
     }
@@ -78,14 +87,18 @@ zmap_pool_create(size_t size)
         return NULL;
     }
 
-    pool->npages = (uint32_t) npages;
-    pool->free = ZMAP_POOL_NONE;
     pool->pages = calloc(npages, sizeof(zmap_page_t));
-
-    if (pool->pages == NULL || zmap_pool_map(pool) != 0) {
-        zmap_pool_destroy(pool);
+    if (pool->pages == NULL) {
+        free(pool);
         return NULL;
     }
+
+    for (i = 0; i < ZMAP_POOL_LISTS; i++) {
+        pool->free[i] = ZMAP_POOL_NONE;
+    }
+
+    pool->region = base;
+    pool->npages = (uint32_t) npages;
 
     zmap_pool_insert(pool, 0, pool->npages);
 
@@ -98,10 +111,6 @@ zmap_pool_destroy(zmap_pool_t *pool)
 {
     if (pool == NULL) {
         return;
-    }
-
-    if (pool->mapping != NULL) {
-        (void) munmap(pool->mapping, pool->mapped);
     }
 
     free(pool->pages);
@@ -144,41 +153,32 @@ zmap_pool_alloc(zmap_pool_t *pool, size_t size)
 void
 zmap_pool_free(zmap_pool_t *pool, uint8_t *buffer)
 {
-    size_t        offset;
-    uint32_t      first, npages, before;
-    zmap_page_t  *pages;
+    uint32_t  first, npages, before, after;
 
-    assert((uintptr_t) buffer >= (uintptr_t) pool->region);
+    first = zmap_pool_used_run(pool, buffer);
+    npages = pool->pages[first].pages;
 
-    offset = (uintptr_t) buffer - (uintptr_t) pool->region;
-
-    assert(offset < zmap_pool_size(pool) && offset % ZMAP_POOL_PAGE == 0);
-
-    pages = pool->pages;
-    first = (uint32_t) (offset / ZMAP_POOL_PAGE);
-
-    assert(pages[first].state == ZMAP_PAGE_USED);
-
-    npages = pages[first].pages;
-    pages[first].state = ZMAP_PAGE_INNER;
+    pool->pages[first].state = ZMAP_PAGE_INNER;
     pool->used -= npages;
 
-    if (npages < pool->npages - first
-        && pages[first + npages].state == ZMAP_PAGE_FREE)
-    {
-        before = npages;
-        npages += pages[first + before].pages;
-        zmap_pool_remove(pool, first + before);
+    after = zmap_pool_free_after(pool, first + npages);
+    if (after > 0) {
+        zmap_pool_remove(pool, first + npages);
     }
 
-    if (first > 0 && pages[first - 1].state == ZMAP_PAGE_FREE) {
-        before = pages[first - 1].pages;
-        first -= before;
-        npages += before;
-        zmap_pool_remove(pool, first);
+    before = zmap_pool_free_before(pool, first);
+    if (before > 0) {
+        zmap_pool_remove(pool, first - before);
     }
 
-    zmap_pool_insert(pool, first, npages);
+    zmap_pool_insert(pool, first - before, before + npages + after);
+}
+
+
+uint8_t *
+zmap_pool_base(const zmap_pool_t *pool)
+{
+    return pool->region;
 }
 
 
@@ -196,70 +196,43 @@ zmap_pool_used(const zmap_pool_t *pool)
 }
 
 
-/* a transparent huge page needs its 2 MiB of addresses aligned */
-
-static int
-zmap_pool_map(zmap_pool_t *pool)
-{
-    void    *mapping;
-    size_t   mapped, over;
-
-    mapped = zmap_pool_size(pool) + ZMAP_POOL_ALIGN;
-
-    mapping = mmap(NULL, mapped, PROT_READ|PROT_WRITE,
-                   MAP_PRIVATE|MAP_ANONYMOUS, -1, 0);
-    if (mapping == MAP_FAILED) {
-        return -1;
-    }
-
-    over = (uintptr_t) mapping % ZMAP_POOL_ALIGN;
-
-    pool->mapping = mapping;
-    pool->mapped = mapped;
-    pool->region = pool->mapping + (over ? ZMAP_POOL_ALIGN - over : 0);
-
-    zmap_pool_trim(pool);
-
-    (void) madvise(pool->region, zmap_pool_size(pool), MADV_HUGEPAGE);
-
-    return 0;
-}
-
-
-/* what cannot be unmapped stays ours until the pool is destroyed */
-
-static void
-zmap_pool_trim(zmap_pool_t *pool)
-{
-    size_t    head, tail;
-    uint8_t  *end;
-
-    head = (size_t) (pool->region - pool->mapping);
-
-    if (head > 0 && munmap(pool->mapping, head) == 0) {
-        pool->mapping += head;
-        pool->mapped -= head;
-    }
-
-    end = pool->region + zmap_pool_size(pool);
-    tail = (size_t) (pool->mapping + pool->mapped - end);
-
-    if (tail > 0 && munmap(end, tail) == 0) {
-        pool->mapped -= tail;
-    }
-}
-
+/*
+ * In the list of the wanted length runs may be too short; in those after it
+ * none is, and all are longer than those before.
+ */
 
 static uint32_t
 zmap_pool_best(const zmap_pool_t *pool, size_t npages)
 {
-    uint32_t            best, run;
+    size_t    i;
+    uint32_t  best;
+
+    if (npages > pool->npages) {
+        return ZMAP_POOL_NONE;
+    }
+
+    for (i = zmap_pool_list((uint32_t) npages); i < ZMAP_POOL_LISTS; i++) {
+
+        best = zmap_pool_best_of(pool, pool->free[i], (uint32_t) npages);
+        if (best != ZMAP_POOL_NONE) {
+            return best;
+        }
+    }
+
+    return ZMAP_POOL_NONE;
+}
+
+
+static uint32_t
+zmap_pool_best_of(const zmap_pool_t *pool, uint32_t run, uint32_t npages)
+{
+    uint32_t            best;
     const zmap_page_t  *pages;
 
     best = ZMAP_POOL_NONE;
     pages = pool->pages;
 
-    for (run = pool->free; run != ZMAP_POOL_NONE; run = pages[run].next) {
+    for ( /* void */ ; run != ZMAP_POOL_NONE; run = pages[run].next) {
 
         if (pages[run].pages == npages) {
             return run;
@@ -279,8 +252,10 @@ zmap_pool_best(const zmap_pool_t *pool, size_t npages)
 static void
 zmap_pool_insert(zmap_pool_t *pool, uint32_t first, uint32_t npages)
 {
+    uint32_t     *list;
     zmap_page_t  *head, *tail;
 
+    list = &pool->free[zmap_pool_list(npages)];
     head = &pool->pages[first];
     tail = &pool->pages[first + npages - 1];
 
@@ -290,13 +265,13 @@ zmap_pool_insert(zmap_pool_t *pool, uint32_t first, uint32_t npages)
     head->state = ZMAP_PAGE_FREE;
     head->pages = npages;
     head->prev = ZMAP_POOL_NONE;
-    head->next = pool->free;
+    head->next = *list;
 
     if (head->next != ZMAP_POOL_NONE) {
         pool->pages[head->next].prev = first;
     }
 
-    pool->free = first;
+    *list = first;
 }
 
 
@@ -309,7 +284,7 @@ zmap_pool_remove(zmap_pool_t *pool, uint32_t first)
     tail = &pool->pages[first + head->pages - 1];
 
     if (head->prev == ZMAP_POOL_NONE) {
-        pool->free = head->next;
+        pool->free[zmap_pool_list(head->pages)] = head->next;
 
     } else {
         pool->pages[head->prev].next = head->next;
@@ -321,6 +296,76 @@ zmap_pool_remove(zmap_pool_t *pool, uint32_t first)
 
     tail->state = ZMAP_PAGE_INNER;
     head->state = ZMAP_PAGE_INNER;
+}
+
+
+static uint32_t
+zmap_pool_used_run(const zmap_pool_t *pool, const uint8_t *buffer)
+{
+    size_t    offset;
+    uint32_t  first;
+
+    assert((uintptr_t) buffer >= (uintptr_t) pool->region);
+
+    offset = (uintptr_t) buffer - (uintptr_t) pool->region;
+
+    assert(offset < zmap_pool_size(pool) && offset % ZMAP_POOL_PAGE == 0);
+
+    first = (uint32_t) (offset / ZMAP_POOL_PAGE);
+
+    assert(pool->pages[first].state == ZMAP_PAGE_USED);
+
+    return first;
+}
+
+
+/* pages of the free run that ends before page first */
+
+static uint32_t
+zmap_pool_free_before(const zmap_pool_t *pool, uint32_t first)
+{
+    const zmap_page_t  *page;
+
+    if (first == 0) {
+        return 0;
+    }
+
+    page = &pool->pages[first - 1];
+
+    return (page->state == ZMAP_PAGE_FREE) ? page->pages : 0;
+}
+
+
+/* pages of the free run that begins at page end */
+
+static uint32_t
+zmap_pool_free_after(const zmap_pool_t *pool, uint32_t end)
+{
+    const zmap_page_t  *page;
+
+    if (end == pool->npages) {
+        return 0;
+    }
+
+    page = &pool->pages[end];
+
+    return (page->state == ZMAP_PAGE_FREE) ? page->pages : 0;
+}
+
+
+static uint32_t
+zmap_pool_list(uint32_t npages)
+{
+    uint32_t  exp, step;
+
+    if (npages < ZMAP_POOL_EXACT) {
+        return npages;
+    }
+
+    exp = 31 - (uint32_t) __builtin_clz(npages);
+    step = (npages >> (exp - 3)) % ZMAP_POOL_STEPS;
+
+    return ZMAP_POOL_EXACT + (exp - ZMAP_POOL_EXP) * ZMAP_POOL_STEPS + step;
 }
 
 

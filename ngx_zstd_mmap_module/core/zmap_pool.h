@@ -1,6 +1,6 @@
 
 /*
- * Buffers of any size carved from one region of memory that a worker owns.
+ * Buffers of any size carved from one region of memory.
  *
  * Fresh pages cost more than decoding does, so the region stays mapped and its
  * pages are used again.  Buffers are runs of ZMAP_POOL_PAGE bytes, placed best
@@ -27,23 +27,28 @@ typedef struct zmap_pool_s  zmap_pool_t;
 
 
 /*
- * A pool of size bytes, rounded up to whole pages.  The region is reserved at
- * once and takes memory when it is first written.  Transparent huge pages are
- * asked for and not required.  NULL when there is no memory or size is 0.
+ * A pool of the whole pages of size bytes at base, which is aligned to
+ * ZMAP_POOL_PAGE.  The memory stays the caller's and must outlive the pool; it
+ * is not touched.  NULL when there is no memory for the descriptors, or for a
+ * region that has no page or is not aligned.
  */
-zmap_pool_t *zmap_pool_create(size_t size);
+zmap_pool_t *zmap_pool_create_over(void *base, size_t size);
 
-/* unmaps the region; every buffer of it is gone.  NULL is ignored. */
+/* every buffer of it is gone.  NULL is ignored. */
 void zmap_pool_destroy(zmap_pool_t *pool);
 
 /*
  * At least size bytes, aligned to ZMAP_POOL_PAGE, of undefined content; NULL
- * when no run is large enough or size is 0.  The caller owns them.
+ * when no run is large enough or size is 0.  The caller owns them.  They begin
+ * where the free run began: at the base, or where another buffer ends.
  */
 uint8_t *zmap_pool_alloc(zmap_pool_t *pool, size_t size);
 
 /* gives a buffer back; it must be one that zmap_pool_alloc() returned */
 void zmap_pool_free(zmap_pool_t *pool, uint8_t *buffer);
+
+/* the first byte of the region */
+uint8_t *zmap_pool_base(const zmap_pool_t *pool);
 
 /* bytes of the region, and of the runs that are given out now */
 size_t zmap_pool_size(const zmap_pool_t *pool);
