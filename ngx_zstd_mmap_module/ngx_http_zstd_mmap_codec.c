@@ -6,13 +6,16 @@
 
 #include "ngx_http_zstd_mmap_codec.h"
 #include "ngx_http_zstd_mmap_file.h"
+#include "ngx_http_zstd_mmap_input.h"
+#include "ngx_http_zstd_mmap_stats.h"
 
 #include "core/zmap_guard.h"
 
 
 typedef struct {
     zmap_decoder_t  *decoder;
-    zmap_map_t      *map;
+    const u_char    *src;
+    size_t           src_size;
     u_char          *dst;
     size_t           size;
     size_t           produced;
@@ -28,6 +31,8 @@ static zmap_rc_e ngx_http_zstd_mmap_step_job(void *data);
 static zmap_rc_e ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_take_decoder(
     ngx_http_zstd_mmap_ctx_t *ctx);
+static void ngx_http_zstd_mmap_set_source(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_decode_job_t *job);
 static zmap_rc_e ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_guard_pt job, void *data);
 static void ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_ctx_t *ctx);
@@ -130,18 +135,22 @@ ngx_http_zstd_mmap_decode_body(ngx_http_zstd_mmap_ctx_t *ctx)
     zmap_rc_e                        rc;
     ngx_http_zstd_mmap_decode_job_t  job;
 
+    ngx_http_zstd_mmap_take_segment(ctx);
+
     rc = ngx_http_zstd_mmap_take_decoder(ctx);
     if (rc != ZMAP_OK) {
         return rc;
     }
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "zstd mmap: decode %uz bytes to %O",
-                   ctx->file->map.size, ctx->size);
+                   "zstd mmap: decode %uL bytes to %O",
+                   ctx->file->version.size, ctx->size);
 
-    job.decoder = ctx->decoder;
-    job.map = &ctx->file->map;
-    job.dst = ctx->body;
+    ngx_http_zstd_mmap_count(decodes);
+
+    ngx_http_zstd_mmap_set_source(ctx, &job);
+
+    job.dst = ctx->body ? ctx->body->data : NULL;
     job.size = ctx->size;
 
     rc = ngx_http_zstd_mmap_guarded(ctx, ngx_http_zstd_mmap_body_job, &job);
@@ -164,7 +173,7 @@ ngx_http_zstd_mmap_body_job(void *data)
     ngx_http_zstd_mmap_decode_job_t *job = data;
 
     return zmap_decode_all(job->decoder, job->dst, job->size,
-                           job->map->data, job->map->size);
+                           job->src, job->src_size);
 }
 
 
@@ -174,6 +183,8 @@ ngx_http_zstd_mmap_decode_begin(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t limit)
     zmap_rc_e                       rc;
     ngx_http_zstd_mmap_loc_conf_t  *zlcf;
 
+    ngx_http_zstd_mmap_take_segment(ctx);
+
     rc = ngx_http_zstd_mmap_take_decoder(ctx);
     if (rc != ZMAP_OK) {
         return rc;
@@ -182,7 +193,9 @@ ngx_http_zstd_mmap_decode_begin(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t limit)
     zlcf = ngx_http_get_module_loc_conf(ctx->request,
                                         ngx_http_zstd_mmap_module);
 
-    return zmap_decode_begin(ctx->decoder, ctx->file->map.size,
+    ngx_http_zstd_mmap_count(decodes);
+
+    return zmap_decode_begin(ctx->decoder, ctx->file->version.size,
                              zlcf->decode_window, limit);
 }
 
@@ -199,8 +212,8 @@ ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx, u_char *dst,
                    zmap_decode_consumed(ctx->decoder),
                    zmap_decode_total(ctx->decoder));
 
-    job.decoder = ctx->decoder;
-    job.map = &ctx->file->map;
+    ngx_http_zstd_mmap_set_source(ctx, &job);
+
     job.dst = dst;
     job.size = size;
     job.produced = 0;
@@ -232,7 +245,7 @@ ngx_http_zstd_mmap_step_job(void *data)
 {
     ngx_http_zstd_mmap_decode_job_t *job = data;
 
-    return zmap_decode_step(job->decoder, job->map->data, job->dst, job->size,
+    return zmap_decode_step(job->decoder, job->src, job->dst, job->size,
                             &job->produced);
 }
 
@@ -261,6 +274,23 @@ ngx_http_zstd_mmap_take_decoder(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
+static void
+ngx_http_zstd_mmap_set_source(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_decode_job_t *job)
+{
+    job->decoder = ctx->decoder;
+
+    if (ctx->segment.data) {
+        job->src = ctx->segment.data;
+        job->src_size = ctx->segment.size;
+
+    } else {
+        job->src = ctx->file->map.data;
+        job->src_size = ctx->file->map.size;
+    }
+}
+
+
 static zmap_rc_e
 ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
     void *data)
@@ -268,11 +298,17 @@ ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
     zmap_rc_e    rc, check;
     zmap_map_t  *map;
 
+    if (ctx->segment.data) {
+        /* memory of ours that was compared with the file when it was filled */
+        return job(data);
+    }
+
     map = &ctx->file->map;
 
     rc = zmap_guard_call(map->data, map->size, job, data);
 
     if (rc == ZMAP_FAULT) {
+        ngx_http_zstd_mmap_count(bus_errors);
         ngx_http_zstd_mmap_recover(ctx);
     }
 
@@ -342,6 +378,7 @@ static void
 ngx_http_zstd_mmap_judge(zmap_file_t *file, zmap_rc_e rc)
 {
     if (rc >= ZMAP_EMPTY && rc != ZMAP_WINDOW && rc != ZMAP_DICTIONARY) {
+        ngx_http_zstd_mmap_count(verify_failures);
         file->verdict = rc;
     }
 }

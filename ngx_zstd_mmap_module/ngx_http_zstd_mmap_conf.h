@@ -12,6 +12,8 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_http_zstd_mmap_zone.h"
+
 #if !(NGX_HTTP_GZIP)
 #error "nginx must be built with its gzip module or --with-compat"
 #endif
@@ -38,14 +40,35 @@ typedef enum {
 } ngx_http_zstd_mmap_verify_e;
 
 
+typedef enum {
+    NGX_HTTP_ZSTD_MMAP_SEND_AUTO = 0,
+    NGX_HTTP_ZSTD_MMAP_SEND_MEMORY,
+    NGX_HTTP_ZSTD_MMAP_SEND_SENDFILE
+} ngx_http_zstd_mmap_send_e;
+
+
 /* sizes in bytes, times in seconds */
 
 typedef struct {
-    off_t       buffers_size;
-    off_t       buffers_max;           /* a larger body is streamed */
-    ngx_int_t   cache_max;             /* 0: no table */
-    time_t      cache_inactive;
+    off_t         buffers_size;
+    off_t         buffers_max;         /* a larger body is streamed */
+    ngx_uint_t    buffers_hugepages;   /* zmap_huge_e */
+    ngx_int_t     cache_max;           /* 0: no table */
+    time_t        cache_inactive;
+    ngx_array_t  *zones;               /* ngx_http_zstd_mmap_zone_t *; NULL:
+                                          none */
 } ngx_http_zstd_mmap_main_conf_t;
+
+
+typedef struct {
+    ngx_str_t                   name;  /* of the zone; empty: "off" */
+    ngx_http_zstd_mmap_zone_t  *zone;  /* found when locations are merged */
+    off_t                       max;   /* of a staged file */
+    ngx_uint_t                  min_uses;
+#if (NGX_PCRE)
+    ngx_regex_t                *regex; /* NULL: every URI */
+#endif
+} ngx_http_zstd_mmap_stage_t;
 
 
 typedef struct {
@@ -56,7 +79,10 @@ typedef struct {
     off_t       send_window;
     off_t       decode_window;
     off_t       max_size;              /* 0: no limit */
+    ngx_uint_t  send;                  /* ngx_http_zstd_mmap_send_e */
     ngx_flag_t  vary;
+
+    ngx_http_zstd_mmap_stage_t  *stage;
 } ngx_http_zstd_mmap_loc_conf_t;
 
 
@@ -65,6 +91,14 @@ char *ngx_http_zstd_mmap_init_main_conf(ngx_conf_t *cf, void *conf);
 void *ngx_http_zstd_mmap_create_loc_conf(ngx_conf_t *cf);
 char *ngx_http_zstd_mmap_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
+
+/*
+ * Called by the master when it starts, and not at a reload, while the workers
+ * of the cycle before still have their pages: NGX_ERROR, logged, when
+ * "hugepages=on" is set for the buffers and the pool has not enough pages for
+ * all workers.  A later worker that finds none goes on without.
+ */
+ngx_int_t ngx_http_zstd_mmap_check_buffers(ngx_cycle_t *cycle);
 
 
 extern ngx_command_t  ngx_http_zstd_mmap_commands[];

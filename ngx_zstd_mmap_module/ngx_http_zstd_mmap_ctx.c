@@ -67,13 +67,18 @@ ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     if (ctx->chunks) {
-        zmap_pool_free(ctx->worker->buffers, ctx->chunks);
+        ctx->worker->streaming -= ctx->chunks->size;
+        zmap_bodies_release(ctx->worker->bodies, ctx->chunks);
         ctx->chunks = NULL;
     }
 
     if (ctx->body) {
-        zmap_pool_free(ctx->worker->buffers, ctx->body);
+        zmap_bodies_release(ctx->worker->bodies, ctx->body);
         ctx->body = NULL;
+    }
+
+    if (ctx->segment.data) {
+        ngx_http_zstd_mmap_release_segment(&ctx->segment);
     }
 
     if (ctx->file) {
@@ -88,5 +93,11 @@ ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx)
 static void
 ngx_http_zstd_mmap_cleanup_ctx(void *data)
 {
-    ngx_http_zstd_mmap_reset_ctx(data);
+    ngx_http_zstd_mmap_ctx_t *ctx = data;
+
+    ngx_http_zstd_mmap_reset_ctx(ctx);
+
+    if (ctx->worker) {
+        ngx_http_zstd_mmap_show_worker(ctx->worker);
+    }
 }

@@ -8,6 +8,7 @@
 #define NGX_HTTP_ZSTD_MMAP_CTX_H
 
 
+#include "ngx_http_zstd_mmap_stage.h"
 #include "ngx_http_zstd_mmap_worker.h"
 
 
@@ -28,8 +29,10 @@ typedef struct {
 
     off_t                         size;      /* of the decoded body; -1 while
                                                 it is unknown */
-    u_char                       *body;      /* of the worker's buffers */
-    u_char                       *chunks;    /* of the worker's buffers */
+    ngx_http_zstd_mmap_segment_t  segment;   /* a pin of ours; its data is
+                                                NULL: not staged */
+    zmap_body_t                  *body;      /* one count of ours */
+    zmap_body_t                  *chunks;    /* one count of ours */
     zmap_decoder_t               *decoder;   /* of the worker's decoders */
 
     unsigned                      retried:1; /* after the file had changed */

@@ -7,12 +7,14 @@
 #include "ngx_http_zstd_mmap_error.h"
 #include "ngx_http_zstd_mmap_file.h"
 #include "ngx_http_zstd_mmap_header.h"
+#include "ngx_http_zstd_mmap_stats.h"
 
 
 static void ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc);
 static void ngx_http_zstd_mmap_set_linger(ngx_connection_t *c,
     ngx_uint_t reset);
+static ngx_http_zstd_mmap_reason_e ngx_http_zstd_mmap_reason(zmap_rc_e rc);
 
 
 ngx_int_t
@@ -34,13 +36,16 @@ ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: refused rc:%d, plain file:%i", rc, found);
 
-    if (found != NGX_OK
-        || ngx_http_zstd_mmap_set_vary(ctx->request) != NGX_OK)
+    if (found == NGX_OK
+        && ngx_http_zstd_mmap_set_vary(ctx->request) == NGX_OK)
     {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        ngx_http_zstd_mmap_count(declined);
+        return NGX_DECLINED;
     }
 
-    return NGX_DECLINED;
+    ngx_http_zstd_mmap_count(errors);
+
+    return NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 
@@ -49,6 +54,7 @@ ngx_http_zstd_mmap_abort(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
 {
     ngx_http_zstd_mmap_report(ctx, rc);
     ngx_http_zstd_mmap_arm_reset(ctx);
+    ngx_http_zstd_mmap_count(errors);
 
     if (ctx->armed) {
         /* makes the TLS shutdown a quiet one */
@@ -72,6 +78,8 @@ ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
     log = ctx->request->connection->log;
     file = ctx->file;
 
+    ngx_http_zstd_mmap_count_reason(ngx_http_zstd_mmap_reason(rc));
+
     if (file->reported & (1u << rc)) {
         return;
     }
@@ -84,6 +92,39 @@ ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
                   "\"%V\" is not usable: %s (%uL of %uL bytes walked)",
                   &ctx->path, zmap_strerror(rc), file->walk.offset,
                   file->version.size);
+}
+
+
+static ngx_http_zstd_mmap_reason_e
+ngx_http_zstd_mmap_reason(zmap_rc_e rc)
+{
+    switch (rc) {
+
+    case ZMAP_SYSERR:
+        return NGX_HTTP_ZSTD_MMAP_REASON_IO;
+
+    case ZMAP_NOMEM:
+        return NGX_HTTP_ZSTD_MMAP_REASON_MEMORY;
+
+    case ZMAP_FAULT:
+        return NGX_HTTP_ZSTD_MMAP_REASON_FAULT;
+
+    case ZMAP_CHANGED:
+        return NGX_HTTP_ZSTD_MMAP_REASON_CHANGED;
+
+    case ZMAP_OVERFLOW:
+    case ZMAP_TOO_LARGE:
+        return NGX_HTTP_ZSTD_MMAP_REASON_TOO_LARGE;
+
+    case ZMAP_WINDOW:
+        return NGX_HTTP_ZSTD_MMAP_REASON_WINDOW;
+
+    case ZMAP_DICTIONARY:
+        return NGX_HTTP_ZSTD_MMAP_REASON_DICTIONARY;
+
+    default:
+        return NGX_HTTP_ZSTD_MMAP_REASON_CORRUPT;
+    }
 }
 
 

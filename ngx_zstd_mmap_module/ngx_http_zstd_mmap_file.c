@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_zstd_mmap_file.h"
+#include "ngx_http_zstd_mmap_stats.h"
 
 
 #define NGX_HTTP_ZSTD_MMAP_SUFFIX  ".zst"
@@ -110,6 +111,11 @@ ngx_http_zstd_mmap_open_error(ngx_http_request_t *r, ngx_str_t *path,
     case NGX_ENOTDIR:
     case NGX_ENAMETOOLONG:
 
+        if (!of->test_only) {
+            ngx_http_zstd_mmap_count_reason(
+                                         NGX_HTTP_ZSTD_MMAP_REASON_NOT_FOUND);
+        }
+
         return NGX_DECLINED;
 
     case NGX_EACCES:
@@ -119,6 +125,7 @@ ngx_http_zstd_mmap_open_error(ngx_http_request_t *r, ngx_str_t *path,
 #endif
 
         level = NGX_LOG_ERR;
+        ngx_http_zstd_mmap_count_reason(NGX_HTTP_ZSTD_MMAP_REASON_DENIED);
         break;
 
     default:

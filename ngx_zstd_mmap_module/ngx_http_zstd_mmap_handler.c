@@ -10,6 +10,7 @@
 #include "ngx_http_zstd_mmap_file.h"
 #include "ngx_http_zstd_mmap_header.h"
 #include "ngx_http_zstd_mmap_send.h"
+#include "ngx_http_zstd_mmap_stats.h"
 #include "ngx_http_zstd_mmap_stream.h"
 
 #include "core/zmap_accept.h"
@@ -75,10 +76,13 @@ ngx_http_zstd_mmap_handler(ngx_http_request_t *r)
         return NGX_HTTP_NOT_ALLOWED;
     }
 
+    ngx_http_zstd_mmap_count(requests);
+
     zmcf = ngx_http_get_module_main_conf(r, ngx_http_zstd_mmap_module);
 
     ctx->worker = ngx_http_zstd_mmap_get_worker(zmcf, r->connection->log);
     if (ctx->worker == NULL) {
+        ngx_http_zstd_mmap_count(errors);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -88,6 +92,8 @@ ngx_http_zstd_mmap_handler(ngx_http_request_t *r)
         ngx_http_zstd_mmap_reset_ctx(ctx);
         rc = ngx_http_zstd_mmap_serve(ctx);
     }
+
+    ngx_http_zstd_mmap_show_worker(ctx->worker);
 
     return rc;
 }
@@ -128,6 +134,9 @@ ngx_http_zstd_mmap_serve(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     if (serve == ZMAP_SERVE_NONE) {
+        ngx_http_zstd_mmap_count_reason(
+                                      NGX_HTTP_ZSTD_MMAP_REASON_NOT_ACCEPTED);
+
         return ngx_http_zstd_mmap_leave(r,
                                         NGX_HTTP_ZSTD_MMAP_NOT_ACCEPTABLE);
     }
@@ -231,6 +240,12 @@ ngx_http_zstd_mmap_serve_frames(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     if (!ngx_http_zstd_mmap_sendable(ctx)) {
+
+        if (ctx->file->walk.frames.dictionary_id == 0) {
+            /* a dictionary is counted by the refusal to decode */
+            ngx_http_zstd_mmap_count_reason(NGX_HTTP_ZSTD_MMAP_REASON_WINDOW);
+        }
+
         return NGX_BUSY;
     }
 
@@ -303,6 +318,9 @@ ngx_http_zstd_mmap_serve_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
         if (rc != NGX_BUSY) {
             return rc;
         }
+
+        /* no buffer is free: no error, but it should be seen */
+        ngx_http_zstd_mmap_count(limited);
     }
 
     return ngx_http_zstd_mmap_send_stream(ctx);
@@ -338,6 +356,8 @@ ngx_http_zstd_mmap_decode_allowed(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     if (zlcf->decode == NGX_HTTP_ZSTD_MMAP_DECODE_OFF) {
+        ngx_http_zstd_mmap_count_reason(
+                                      NGX_HTTP_ZSTD_MMAP_REASON_NOT_ACCEPTED);
         return ngx_http_zstd_mmap_leave(ctx->request, NGX_DECLINED);
     }
 
@@ -350,6 +370,8 @@ ngx_http_zstd_mmap_decode_allowed(ngx_http_zstd_mmap_ctx_t *ctx)
     if (found == NGX_DECLINED) {
         return NGX_OK;
     }
+
+    ngx_http_zstd_mmap_count_reason(NGX_HTTP_ZSTD_MMAP_REASON_PLAIN);
 
     return ngx_http_zstd_mmap_leave(ctx->request, NGX_DECLINED);
 }
@@ -404,6 +426,8 @@ ngx_http_zstd_mmap_leave(ngx_http_request_t *r, ngx_int_t rc)
     if (ngx_http_zstd_mmap_set_vary(r) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
+
+    ngx_http_zstd_mmap_count(declined);
 
     return rc;
 }

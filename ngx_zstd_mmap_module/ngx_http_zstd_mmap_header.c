@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_zstd_mmap_header.h"
+#include "ngx_http_zstd_mmap_stats.h"
 
 
 static ngx_int_t ngx_http_zstd_mmap_send_header(ngx_http_zstd_mmap_ctx_t *ctx,
@@ -35,6 +36,8 @@ ngx_http_zstd_mmap_send_coded_header(ngx_http_zstd_mmap_ctx_t *ctx)
 
     ctx->request->allow_ranges = 1;
 
+    ngx_http_zstd_mmap_count(sent);
+
     return ngx_http_zstd_mmap_send_header(ctx, ctx->file->version.size,
                                           "-zst");
 }
@@ -45,6 +48,8 @@ ngx_http_zstd_mmap_send_decoded_header(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_uint_t ranges)
 {
     ctx->request->allow_ranges = ranges ? 1 : 0;
+
+    ngx_http_zstd_mmap_count(decoded);
 
     return ngx_http_zstd_mmap_send_header(ctx, ctx->size,
                               ctx->file->walk.frames.sized ? NULL : "-d");

@@ -7,10 +7,13 @@
 #include "ngx_http_zstd_mmap_conf.h"
 #include "ngx_http_zstd_mmap_handler.h"
 #include "ngx_http_zstd_mmap_header.h"
+#include "ngx_http_zstd_mmap_stats.h"
 #include "ngx_http_zstd_mmap_worker.h"
 
 
 static ngx_int_t ngx_http_zstd_mmap_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_zstd_mmap_init_process(ngx_cycle_t *cycle);
+static void ngx_http_zstd_mmap_exit_process(ngx_cycle_t *cycle);
 
 
 static ngx_http_module_t  ngx_http_zstd_mmap_module_ctx = {
@@ -35,10 +38,10 @@ ngx_module_t  ngx_http_zstd_mmap_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     NULL,                                  /* init module */
-    NULL,                                  /* init process */
+    ngx_http_zstd_mmap_init_process,       /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_http_zstd_mmap_exit_worker,        /* exit process */
+    ngx_http_zstd_mmap_exit_process,       /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
@@ -59,5 +62,26 @@ ngx_http_zstd_mmap_init(ngx_conf_t *cf)
 
     *h = ngx_http_zstd_mmap_handler;
 
+    if (ngx_http_zstd_mmap_init_stats(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return ngx_http_zstd_mmap_init_header_filter(cf);
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_init_process(ngx_cycle_t *cycle)
+{
+    ngx_http_zstd_mmap_enter_stats(cycle);
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_zstd_mmap_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_http_zstd_mmap_exit_worker();
+    ngx_http_zstd_mmap_leave_stats();
 }

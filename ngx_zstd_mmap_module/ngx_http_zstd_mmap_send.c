@@ -8,10 +8,22 @@
 #include "ngx_http_zstd_mmap_codec.h"
 #include "ngx_http_zstd_mmap_error.h"
 #include "ngx_http_zstd_mmap_header.h"
+#include "ngx_http_zstd_mmap_input.h"
+#include "ngx_http_zstd_mmap_stats.h"
 
 
+/* where a write from memory and sendfile(2) cost a sender about the same */
+#define NGX_HTTP_ZSTD_MMAP_SEND_BORDER  (32 * 1024)
+
+
+static ngx_uint_t ngx_http_zstd_mmap_frames_in_memory(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_uint_t ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_reserve_body(
     ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_fill_body(ngx_http_zstd_mmap_ctx_t *ctx);
+static void ngx_http_zstd_mmap_set_memory(ngx_buf_t *b, u_char *data,
+    size_t size);
 static ngx_uint_t ngx_http_zstd_mmap_is_conditional(ngx_http_request_t *r);
 static ngx_int_t ngx_http_zstd_mmap_send_buf(ngx_http_request_t *r,
     ngx_buf_t *b);
@@ -25,6 +37,10 @@ ngx_http_zstd_mmap_send_frames(ngx_http_zstd_mmap_ctx_t *ctx)
     ngx_http_request_t  *r;
 
     r = ctx->request;
+
+    if (r->method == NGX_HTTP_GET) {
+        ngx_http_zstd_mmap_take_segment(ctx);
+    }
 
     /* all is allocated before the header is sent */
 
@@ -44,6 +60,15 @@ ngx_http_zstd_mmap_send_frames(ngx_http_zstd_mmap_ctx_t *ctx)
         return rc;
     }
 
+    ngx_http_zstd_mmap_count_bytes(frames_sent,
+                                   r->headers_out.content_length_n);
+
+    if (ngx_http_zstd_mmap_frames_in_memory(ctx)) {
+        ngx_http_zstd_mmap_set_memory(b, ctx->segment.data, ctx->segment.size);
+
+        return ngx_http_zstd_mmap_send_buf(r, b);
+    }
+
     b->file_pos = 0;
     b->file_last = ctx->file->version.size;
     b->in_file = 1;
@@ -57,26 +82,71 @@ ngx_http_zstd_mmap_send_frames(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
+/*
+ * Where sendfile(2) cannot be used, nginx would read the file into buffers of
+ * its own first: then memory is better at any size.
+ */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_frames_in_memory(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_request_t             *r;
+    ngx_http_core_loc_conf_t       *clcf;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    r = ctx->request;
+
+    if (ctx->segment.data == NULL) {
+        return 0;
+    }
+
+    zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+
+    if (zlcf->send != NGX_HTTP_ZSTD_MMAP_SEND_AUTO) {
+        return zlcf->send == NGX_HTTP_ZSTD_MMAP_SEND_MEMORY;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    return ctx->segment.size <= NGX_HTTP_ZSTD_MMAP_SEND_BORDER
+           || !clcf->sendfile
+           || !r->connection->sendfile
+           || r->filter_need_in_memory
+           || r->main_filter_need_in_memory;
+}
+
+
+static void
+ngx_http_zstd_mmap_set_memory(ngx_buf_t *b, u_char *data, size_t size)
+{
+    b->memory = 1;
+    b->start = data;
+    b->pos = data;
+    b->last = data + size;
+    b->end = b->last;
+}
+
+
 ngx_int_t
 ngx_http_zstd_mmap_send_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 {
     ngx_buf_t           *b;
     ngx_int_t            rc;
     zmap_rc_e            zrc;
-    ngx_uint_t           later;
+    ngx_uint_t           kept, ready;
     ngx_http_request_t  *r;
 
     r = ctx->request;
-
-    later = ngx_http_zstd_mmap_is_conditional(r);
 
     if (r->method == NGX_HTTP_HEAD || r->header_only) {
         return ngx_http_zstd_mmap_send_decoded_header(ctx, 1);
     }
 
-    rc = ngx_http_zstd_mmap_reserve_body(ctx);
-    if (rc != NGX_OK) {
-        return rc;
+    kept = ngx_http_zstd_mmap_find_body(ctx);
+    ready = kept;
+
+    if (!ready && ngx_http_zstd_mmap_reserve_body(ctx) != NGX_OK) {
+        return NGX_BUSY;
     }
 
     b = ngx_calloc_buf(r->pool);
@@ -84,11 +154,13 @@ ngx_http_zstd_mmap_send_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (!later) {
-        zrc = ngx_http_zstd_mmap_decode_body(ctx);
+    if (!ready && !ngx_http_zstd_mmap_is_conditional(r)) {
+        zrc = ngx_http_zstd_mmap_fill_body(ctx);
         if (zrc != ZMAP_OK) {
             return ngx_http_zstd_mmap_refuse(ctx, zrc);
         }
+
+        ready = 1;
     }
 
     rc = ngx_http_zstd_mmap_send_decoded_header(ctx, 1);
@@ -102,22 +174,42 @@ ngx_http_zstd_mmap_send_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
         return rc;
     }
 
-    if (later) {
-        zrc = ngx_http_zstd_mmap_decode_body(ctx);
+    if (!ready) {
+        zrc = ngx_http_zstd_mmap_fill_body(ctx);
         if (zrc != ZMAP_OK) {
             return ngx_http_zstd_mmap_abort(ctx, zrc);
         }
     }
 
+    if (kept) {
+        ngx_http_zstd_mmap_count(cached);
+    }
+
     if (ctx->size) {
-        b->memory = 1;
-        b->start = ctx->body;
-        b->pos = ctx->body;
-        b->last = ctx->body + ctx->size;
-        b->end = b->last;
+        ngx_http_zstd_mmap_count_bytes(decoded_sent,
+                                     r->headers_out.content_length_n == -1
+                                     ? ctx->size
+                                     : r->headers_out.content_length_n);
+        ngx_http_zstd_mmap_set_memory(b, ctx->body->data, ctx->size);
     }
 
     return ngx_http_zstd_mmap_send_buf(r, b);
+}
+
+
+static ngx_uint_t
+ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    if (ctx->worker->bodies == NULL) {
+        return 0;
+    }
+
+    ctx->body = zmap_bodies_find(ctx->worker->bodies, &ctx->file->version);
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: kept body %p", ctx->body);
+
+    return ctx->body ? 1 : 0;
 }
 
 
@@ -128,11 +220,11 @@ ngx_http_zstd_mmap_reserve_body(ngx_http_zstd_mmap_ctx_t *ctx)
         return NGX_OK;
     }
 
-    if (ctx->worker->buffers == NULL) {
+    if (ctx->worker->bodies == NULL) {
         return NGX_BUSY;
     }
 
-    ctx->body = zmap_pool_alloc(ctx->worker->buffers, ctx->size);
+    ctx->body = zmap_bodies_alloc(ctx->worker->bodies, ctx->size);
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: buffer %p, used %uz of %uz", ctx->body,
@@ -140,6 +232,33 @@ ngx_http_zstd_mmap_reserve_body(ngx_http_zstd_mmap_ctx_t *ctx)
                    zmap_pool_size(ctx->worker->buffers));
 
     return ctx->body ? NGX_OK : NGX_BUSY;
+}
+
+
+/* decodes; what may be kept is found by the next request of the version */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_fill_body(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e   rc;
+    ngx_time_t  *tp;
+
+    rc = ngx_http_zstd_mmap_decode_body(ctx);
+
+    if (rc != ZMAP_OK || ctx->body == NULL) {
+        return rc;
+    }
+
+    ngx_http_zstd_mmap_count_bytes(decoded_produced, ctx->size);
+
+    tp = ngx_timeofday();
+
+    if (!zmap_version_racy(&ctx->file->version, tp->sec, tp->msec * 1000000))
+    {
+        zmap_bodies_keep(ctx->worker->bodies, ctx->body, &ctx->file->version);
+    }
+
+    return ZMAP_OK;
 }
 
 

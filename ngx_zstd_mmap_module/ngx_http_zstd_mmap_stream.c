@@ -15,6 +15,7 @@
 #include "ngx_http_zstd_mmap_codec.h"
 #include "ngx_http_zstd_mmap_error.h"
 #include "ngx_http_zstd_mmap_header.h"
+#include "ngx_http_zstd_mmap_stats.h"
 
 
 #define NGX_HTTP_ZSTD_MMAP_CHUNKS  2
@@ -94,6 +95,7 @@ ngx_http_zstd_mmap_send_stream(ngx_http_zstd_mmap_ctx_t *ctx)
     if (r == r->main) {
         ngx_http_zstd_mmap_arm_reset(ctx);
     }
+    ngx_http_zstd_mmap_count(streamed);
 
     ngx_http_set_ctx(r, stream, ngx_http_zstd_mmap_module);
 
@@ -202,13 +204,14 @@ ngx_http_zstd_mmap_alloc_chunks(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
 
     /* slow streams leave half of the buffers to bodies that fit into one */
 
-    if (ctx->worker->buffers
-        && zmap_pool_used(ctx->worker->buffers)
+    if (ctx->worker->bodies
+        && ctx->worker->streaming
            < zmap_pool_size(ctx->worker->buffers) / 2)
     {
-        ctx->chunks = zmap_pool_alloc(ctx->worker->buffers, size);
+        ctx->chunks = zmap_bodies_alloc(ctx->worker->bodies, size);
         if (ctx->chunks) {
-            return ctx->chunks;
+            ctx->worker->streaming += ctx->chunks->size;
+            return ctx->chunks->data;
         }
     }
 
@@ -406,6 +409,9 @@ ngx_http_zstd_mmap_fill_chunk(ngx_http_zstd_mmap_stream_t *stream,
     if (zrc != ZMAP_OK && zrc != ZMAP_AGAIN) {
         return zrc;
     }
+
+    ngx_http_zstd_mmap_count_bytes(decoded_produced, produced);
+    ngx_http_zstd_mmap_count_bytes(decoded_sent, produced);
 
     /* filters leave flags behind, and one of them would end the reply */
     ngx_memzero(b, sizeof(ngx_buf_t));

@@ -5,11 +5,20 @@
 
 
 #include "ngx_http_zstd_mmap_worker.h"
+#include "ngx_http_zstd_mmap_stats.h"
 
 #include "core/zmap_guard.h"
 
 
 static ngx_int_t ngx_http_zstd_mmap_init_worker(
+    ngx_http_zstd_mmap_worker_t *worker, ngx_http_zstd_mmap_main_conf_t *zmcf,
+    ngx_log_t *log);
+
+
+static void ngx_http_zstd_mmap_init_buffers(
+    ngx_http_zstd_mmap_worker_t *worker, ngx_http_zstd_mmap_main_conf_t *zmcf,
+    ngx_log_t *log);
+static ngx_int_t ngx_http_zstd_mmap_reserve_buffers(
     ngx_http_zstd_mmap_worker_t *worker, ngx_http_zstd_mmap_main_conf_t *zmcf,
     ngx_log_t *log);
 
@@ -57,13 +66,8 @@ ngx_http_zstd_mmap_init_worker(ngx_http_zstd_mmap_worker_t *worker,
         }
     }
 
-    if (worker->buffers == NULL) {
-        worker->buffers = zmap_pool_create(zmcf->buffers_size);
-        if (worker->buffers == NULL) {
-            ngx_log_error(NGX_LOG_CRIT, log, ngx_errno,
-                          "no memory for zstd_mmap_buffers of %O bytes, "
-                          "bodies are streamed", zmcf->buffers_size);
-        }
+    if (worker->bodies == NULL) {
+        ngx_http_zstd_mmap_init_buffers(worker, zmcf, log);
     }
 
     worker->decoders = zmap_decoders_create();
@@ -77,15 +81,97 @@ ngx_http_zstd_mmap_init_worker(ngx_http_zstd_mmap_worker_t *worker,
 }
 
 
+/*
+ * The master found the pages for "hugepages=on" when it started; what happened
+ * to the pool since is no reason to end service.
+ */
+
+static void
+ngx_http_zstd_mmap_init_buffers(ngx_http_zstd_mmap_worker_t *worker,
+    ngx_http_zstd_mmap_main_conf_t *zmcf, ngx_log_t *log)
+{
+    if (ngx_http_zstd_mmap_reserve_buffers(worker, zmcf, log) != NGX_OK) {
+        return;
+    }
+
+    worker->buffers = zmap_pool_create_over(worker->memory.base,
+                                            zmcf->buffers_size);
+    if (worker->buffers) {
+        worker->bodies = zmap_bodies_create(worker->buffers);
+    }
+
+    if (worker->bodies == NULL) {
+        ngx_log_error(NGX_LOG_CRIT, log, 0,
+                      "no memory for zstd_mmap_buffers, bodies are streamed");
+
+        zmap_pool_destroy(worker->buffers);
+        worker->buffers = NULL;
+        zmap_hugemem_release(&worker->memory);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_reserve_buffers(ngx_http_zstd_mmap_worker_t *worker,
+    ngx_http_zstd_mmap_main_conf_t *zmcf, ngx_log_t *log)
+{
+    ngx_uint_t  want;
+
+    want = zmcf->buffers_hugepages ? ZMAP_HUGE_AUTO : ZMAP_HUGE_OFF;
+
+    if (zmap_hugemem_reserve(&worker->memory, zmcf->buffers_size, want, 0)
+        != ZMAP_OK)
+    {
+        ngx_log_error(NGX_LOG_CRIT, log, worker->memory.error,
+                      "no memory for zstd_mmap_buffers of %O bytes, "
+                      "bodies are streamed", zmcf->buffers_size);
+        return NGX_ERROR;
+    }
+
+    if (want != ZMAP_HUGE_OFF && worker->memory.pages != ZMAP_PAGES_HUGETLB) {
+        ngx_log_error(NGX_LOG_WARN, log, worker->memory.error,
+                      "zstd_mmap_buffers got %s pages instead of hugetlb ones, "
+                      "%uL are missing in the pool",
+                      zmap_pages_name(worker->memory.pages),
+                      worker->memory.missing);
+    }
+
+    return NGX_OK;
+}
+
+
 void
-ngx_http_zstd_mmap_exit_worker(ngx_cycle_t *cycle)
+ngx_http_zstd_mmap_show_worker(ngx_http_zstd_mmap_worker_t *worker)
+{
+    ngx_http_zstd_mmap_gauges_t  *gauges;
+
+    gauges = ngx_http_zstd_mmap_stats_worker();
+
+    gauges->files = worker->files ? zmap_cache_count(worker->files) : 0;
+
+    if (worker->bodies == NULL) {
+        return;
+    }
+
+    gauges->buffers_size = zmap_pool_size(worker->buffers);
+    gauges->buffers_used = zmap_pool_used(worker->buffers);
+    gauges->buffers_kept = zmap_bodies_kept_bytes(worker->bodies);
+    gauges->buffers_pages = worker->memory.pages;
+    gauges->streams = worker->streaming;
+}
+
+
+void
+ngx_http_zstd_mmap_exit_worker(void)
 {
     ngx_http_zstd_mmap_worker_t  *worker;
 
     worker = &ngx_http_zstd_mmap_worker;
 
     zmap_cache_destroy(worker->files);
+    zmap_bodies_destroy(worker->bodies);
     zmap_pool_destroy(worker->buffers);
+    zmap_hugemem_release(&worker->memory);
     zmap_decoders_destroy(worker->decoders);
     zmap_guard_uninstall();
 

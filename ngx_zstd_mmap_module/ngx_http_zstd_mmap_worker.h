@@ -10,14 +10,19 @@
 
 #include "ngx_http_zstd_mmap_conf.h"
 
+#include "core/zmap_bodies.h"
 #include "core/zmap_cache.h"
 #include "core/zmap_decode.h"
+#include "core/zmap_hugemem.h"
 #include "core/zmap_pool.h"
 
 
 typedef struct {
     zmap_cache_t     *files;           /* NULL: no table is kept */
+    zmap_hugemem_t    memory;          /* of the buffers */
     zmap_pool_t      *buffers;         /* NULL: every body is streamed */
+    zmap_bodies_t    *bodies;          /* what lies in the buffers */
+    size_t            streaming;       /* bytes of the buffers in chunks */
     zmap_decoders_t  *decoders;
 } ngx_http_zstd_mmap_worker_t;
 
@@ -31,8 +36,11 @@ typedef struct {
 ngx_http_zstd_mmap_worker_t *ngx_http_zstd_mmap_get_worker(
     ngx_http_zstd_mmap_main_conf_t *zmcf, ngx_log_t *log);
 
-/* nginx's exit_process: frees the state */
-void ngx_http_zstd_mmap_exit_worker(ngx_cycle_t *cycle);
+/* puts what the worker holds into the gauges of the status */
+void ngx_http_zstd_mmap_show_worker(ngx_http_zstd_mmap_worker_t *worker);
+
+/* frees the state when the process exits */
+void ngx_http_zstd_mmap_exit_worker(void);
 
 
 #endif /* NGX_HTTP_ZSTD_MMAP_WORKER_H */

@@ -1,0 +1,368 @@
+
+/*
+ * Files copied once into a zone and served from there by every worker.
+ */
+
+
+#include "ngx_http_zstd_mmap_stage.h"
+
+#include "ngx_http_zstd_mmap_stats.h"
+
+
+static ngx_int_t ngx_http_zstd_mmap_find_locked(
+    ngx_http_zstd_mmap_table_t *table, const zmap_version_t *version,
+    ngx_uint_t min_uses, ngx_http_zstd_mmap_slot_t **found);
+static ngx_int_t ngx_http_zstd_mmap_reserve_locked(
+    ngx_http_zstd_mmap_table_t *table, const zmap_version_t *version,
+    ngx_http_zstd_mmap_slot_t **found);
+static ngx_http_zstd_mmap_slot_t *ngx_http_zstd_mmap_get_slot(
+    ngx_http_zstd_mmap_table_t *table, const zmap_version_t *version);
+static ngx_uint_t ngx_http_zstd_mmap_is_abandoned(
+    ngx_http_zstd_mmap_slot_t *slot);
+static ngx_int_t ngx_http_zstd_mmap_copy_file(u_char *data,
+    const zmap_version_t *version, ngx_fd_t fd, ngx_log_t *log);
+static void ngx_http_zstd_mmap_discard_slot(ngx_http_zstd_mmap_table_t *table,
+    ngx_http_zstd_mmap_slot_t *slot, const zmap_version_t *version,
+    ngx_log_t *log);
+static ngx_uint_t ngx_http_zstd_mmap_fits(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version);
+static ngx_uint_t ngx_http_zstd_mmap_is_racy(const zmap_version_t *version);
+static void ngx_http_zstd_mmap_set_segment(
+    ngx_http_zstd_mmap_segment_t *segment, ngx_http_zstd_mmap_zone_t *zone,
+    ngx_http_zstd_mmap_slot_t *slot);
+
+
+ngx_int_t
+ngx_http_zstd_mmap_find_segment(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_uint_t min_uses,
+    ngx_http_zstd_mmap_segment_t *segment, ngx_log_t *log)
+{
+    ngx_int_t                    rc;
+    ngx_http_zstd_mmap_slot_t   *slot;
+    ngx_http_zstd_mmap_table_t  *table;
+
+    if (!ngx_http_zstd_mmap_fits(zone, version)) {
+        return NGX_DECLINED;
+    }
+
+    table = &zone->region->table;
+
+    if (ngx_http_zstd_mmap_lock_table(table, log) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_zstd_mmap_find_locked(table, version, min_uses, &slot);
+
+    ngx_http_zstd_mmap_unlock_table(table);
+
+    if (rc == NGX_OK) {
+        ngx_http_zstd_mmap_set_segment(segment, zone, slot);
+    }
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, log, 0,
+                   "zstd mmap: find in zone \"%V\": %i", &zone->name, rc);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_find_locked(ngx_http_zstd_mmap_table_t *table,
+    const zmap_version_t *version, ngx_uint_t min_uses,
+    ngx_http_zstd_mmap_slot_t **found)
+{
+    ngx_http_zstd_mmap_slot_t  *slot;
+
+    slot = ngx_http_zstd_mmap_get_slot(table, version);
+    if (slot == NULL) {
+        return NGX_DECLINED;
+    }
+
+    slot->uses++;
+    ngx_http_zstd_mmap_touch_slot(table, slot);
+
+    *found = slot;
+
+    switch (ngx_http_zstd_mmap_get_slot_state(slot)) {
+
+    case NGX_HTTP_ZSTD_MMAP_SLOT_READY:
+        return ngx_http_zstd_mmap_pin_slot(table, slot);
+
+    case NGX_HTTP_ZSTD_MMAP_SLOT_COUNTED:
+
+        if (slot->uses < min_uses || slot->uses < slot->retry
+            || ngx_http_zstd_mmap_is_racy(version))
+        {
+            return NGX_DECLINED;
+        }
+
+        return NGX_AGAIN;
+
+    default:
+        return NGX_DECLINED;
+    }
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_fill_segment(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_fd_t fd,
+    ngx_http_zstd_mmap_segment_t *segment, ngx_log_t *log)
+{
+    ngx_int_t                    rc;
+    ngx_http_zstd_mmap_slot_t   *slot;
+    ngx_http_zstd_mmap_table_t  *table;
+
+    if (!ngx_http_zstd_mmap_fits(zone, version)) {
+        return NGX_DECLINED;
+    }
+
+    table = &zone->region->table;
+
+    if (ngx_http_zstd_mmap_lock_table(table, log) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_zstd_mmap_reserve_locked(table, version, &slot);
+
+    ngx_http_zstd_mmap_unlock_table(table);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, log, 0,
+                   "zstd mmap: room in zone \"%V\": %i", &zone->name, rc);
+
+    if (rc == NGX_DECLINED) {
+        return NGX_DECLINED;
+    }
+
+    if (rc == NGX_AGAIN) {
+
+        if (ngx_http_zstd_mmap_copy_file(slot->data, version, fd, log)
+            != NGX_OK)
+        {
+            ngx_http_zstd_mmap_discard_slot(table, slot, version, log);
+            return NGX_DECLINED;
+        }
+
+        ngx_http_zstd_mmap_set_slot_state(slot,
+                                          NGX_HTTP_ZSTD_MMAP_SLOT_READY);
+        ngx_http_zstd_mmap_count(staged);
+    }
+
+    ngx_http_zstd_mmap_set_segment(segment, zone, slot);
+
+    return NGX_OK;
+}
+
+
+/*
+ * NGX_OK: ready and pinned.  NGX_AGAIN: pinned, to be filled by the caller.
+ */
+
+static ngx_int_t
+ngx_http_zstd_mmap_reserve_locked(ngx_http_zstd_mmap_table_t *table,
+    const zmap_version_t *version, ngx_http_zstd_mmap_slot_t **found)
+{
+    ngx_http_zstd_mmap_slot_t  *slot;
+    ngx_http_zstd_mmap_slot_e   state;
+
+    slot = ngx_http_zstd_mmap_get_slot(table, version);
+    if (slot == NULL) {
+        return NGX_DECLINED;
+    }
+
+    *found = slot;
+
+    state = ngx_http_zstd_mmap_get_slot_state(slot);
+
+    if (state == NGX_HTTP_ZSTD_MMAP_SLOT_READY) {
+        return ngx_http_zstd_mmap_pin_slot(table, slot);
+    }
+
+    if (state != NGX_HTTP_ZSTD_MMAP_SLOT_COUNTED) {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_http_zstd_mmap_pin_slot(table, slot) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_http_zstd_mmap_load_slot(table, slot) != NGX_OK) {
+        ngx_http_zstd_mmap_unpin_slot(table, slot);
+        return NGX_DECLINED;
+    }
+
+    return NGX_AGAIN;
+}
+
+
+/* a slot in which the copy failed, or whose filler has died, starts anew */
+
+static ngx_http_zstd_mmap_slot_t *
+ngx_http_zstd_mmap_get_slot(ngx_http_zstd_mmap_table_t *table,
+    const zmap_version_t *version)
+{
+    ngx_http_zstd_mmap_slot_t  *slot;
+
+    slot = ngx_http_zstd_mmap_find_slot(table, version);
+
+    if (slot == NULL) {
+        return ngx_http_zstd_mmap_add_slot(table, version);
+    }
+
+    if (ngx_http_zstd_mmap_get_slot_state(slot)
+        == NGX_HTTP_ZSTD_MMAP_SLOT_FILLING)
+    {
+        ngx_http_zstd_mmap_sweep_owners(table);
+    }
+
+    if (!ngx_http_zstd_mmap_is_abandoned(slot)) {
+        return slot;
+    }
+
+    ngx_http_zstd_mmap_free_slot(table, slot);
+
+    return ngx_http_zstd_mmap_add_slot(table, version);
+}
+
+
+/*
+ * The pins are read before the state: a filler stores the state first and
+ * takes its pin back later.
+ */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_is_abandoned(ngx_http_zstd_mmap_slot_t *slot)
+{
+    ngx_http_zstd_mmap_slot_e  state;
+
+    if (!ngx_http_zstd_mmap_is_unpinned(slot)) {
+        return 0;
+    }
+
+    state = ngx_http_zstd_mmap_get_slot_state(slot);
+
+    return state == NGX_HTTP_ZSTD_MMAP_SLOT_FILLING
+           || state == NGX_HTTP_ZSTD_MMAP_SLOT_FAILED;
+}
+
+
+/*
+ * Room is given out in whole pages, so the last read may ask for all of the
+ * last one: O_DIRECT wants aligned lengths, and a file that has grown shows.
+ */
+
+static ngx_int_t
+ngx_http_zstd_mmap_copy_file(u_char *data, const zmap_version_t *version,
+    ngx_fd_t fd, ngx_log_t *log)
+{
+    size_t   done, room;
+    ssize_t  n;
+
+    room = ngx_align(version->size, ngx_pagesize);
+
+    for (done = 0; done < version->size; done += n) {
+
+        n = pread(fd, data + done, room - done, done);
+
+        if (n == -1) {
+            if (ngx_errno == NGX_EINTR) {
+                n = 0;
+                continue;
+            }
+
+            ngx_log_error(NGX_LOG_CRIT, log, ngx_errno,
+                          "pread() of a file to be staged failed");
+            return NGX_ERROR;
+        }
+
+        if (n == 0) {
+            break;
+        }
+    }
+
+    if (done != version->size
+        || zmap_version_check(version, fd) != ZMAP_OK)
+    {
+        ngx_log_debug0(NGX_LOG_DEBUG_HTTP, log, 0,
+                       "zstd mmap: file changed while it was staged");
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_zstd_mmap_discard_slot(ngx_http_zstd_mmap_table_t *table,
+    ngx_http_zstd_mmap_slot_t *slot, const zmap_version_t *version,
+    ngx_log_t *log)
+{
+    ngx_http_zstd_mmap_set_slot_state(slot, NGX_HTTP_ZSTD_MMAP_SLOT_FAILED);
+    ngx_http_zstd_mmap_unpin_slot(table, slot);
+
+    /*
+     * Without the pin the slot may be another's now.  If the table is busy,
+     * whoever meets the failed slot frees it.
+     */
+
+    if (ngx_http_zstd_mmap_lock_table(table, log) != NGX_OK) {
+        return;
+    }
+
+    slot = ngx_http_zstd_mmap_find_slot(table, version);
+
+    if (slot && ngx_http_zstd_mmap_is_abandoned(slot)) {
+        ngx_http_zstd_mmap_free_slot(table, slot);
+    }
+
+    ngx_http_zstd_mmap_unlock_table(table);
+}
+
+
+void
+ngx_http_zstd_mmap_release_segment(ngx_http_zstd_mmap_segment_t *segment)
+{
+    ngx_http_zstd_mmap_table_t  *table;
+
+    if (segment->data == NULL) {
+        return;
+    }
+
+    table = &segment->zone->region->table;
+
+    ngx_http_zstd_mmap_unpin_slot(table, &table->sh->slots[segment->slot]);
+
+    segment->data = NULL;
+}
+
+
+static ngx_uint_t
+ngx_http_zstd_mmap_fits(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version)
+{
+    return zone->region && version->size
+           && version->size
+              <= ngx_http_zstd_mmap_table_room(&zone->region->table);
+}
+
+
+static ngx_uint_t
+ngx_http_zstd_mmap_is_racy(const zmap_version_t *version)
+{
+    ngx_time_t  *tp;
+
+    tp = ngx_timeofday();
+
+    return zmap_version_racy(version, tp->sec, tp->msec * 1000000);
+}
+
+
+static void
+ngx_http_zstd_mmap_set_segment(ngx_http_zstd_mmap_segment_t *segment,
+    ngx_http_zstd_mmap_zone_t *zone, ngx_http_zstd_mmap_slot_t *slot)
+{
+    segment->data = slot->data;
+    segment->size = slot->key.size;
+    segment->zone = zone;
+    segment->slot = slot - zone->region->table.sh->slots;
+}

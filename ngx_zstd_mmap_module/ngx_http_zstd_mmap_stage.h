@@ -1,0 +1,55 @@
+
+/*
+ * Files copied once into a zone and served from there by every worker.
+ */
+
+
+#ifndef NGX_HTTP_ZSTD_MMAP_STAGE_H
+#define NGX_HTTP_ZSTD_MMAP_STAGE_H
+
+
+#include "ngx_http_zstd_mmap_zone.h"
+
+#include "core/zmap_map.h"
+
+
+/*
+ * A pin, held by one request: the bytes stay as they are until it is released,
+ * at the latest in an r->pool cleanup.  All functions belong to the thread of
+ * the event loop and never wait: a zone that is full, fragmented, busy or
+ * being rebuilt has the file "not staged", which is no error.
+ */
+
+typedef struct {
+    u_char                     *data;      /* NULL: nothing is pinned */
+    size_t                      size;
+    ngx_http_zstd_mmap_zone_t  *zone;
+    ngx_uint_t                  slot;
+} ngx_http_zstd_mmap_segment_t;
+
+
+/*
+ * Looks a version up and counts it.  NGX_OK: the segment is pinned.  NGX_AGAIN:
+ * all workers together asked at least min_uses times, the caller should fill
+ * it.  NGX_DECLINED: not staged now.  The segment is set with NGX_OK only.
+ * Versions too young to be kept (zmap_version_racy) are counted only.
+ */
+ngx_int_t ngx_http_zstd_mmap_find_segment(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_uint_t min_uses,
+    ngx_http_zstd_mmap_segment_t *segment, ngx_log_t *log);
+
+/*
+ * Copies version->size bytes of fd (which may be O_DIRECT) and pins them; a
+ * copy of a file that is no longer that version is thrown away.  Reads the
+ * whole file: the caller limits the size.  NGX_OK, also when another worker
+ * was first, or NGX_DECLINED, also while another worker is at it.
+ */
+ngx_int_t ngx_http_zstd_mmap_fill_segment(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_fd_t fd,
+    ngx_http_zstd_mmap_segment_t *segment, ngx_log_t *log);
+
+/* takes no lock; empties the segment, an empty one is left alone */
+void ngx_http_zstd_mmap_release_segment(ngx_http_zstd_mmap_segment_t *segment);
+
+
+#endif /* NGX_HTTP_ZSTD_MMAP_STAGE_H */
