@@ -18,7 +18,10 @@ my %good = (
     zstd_mmap               => [qw(on off always decode)],
     zstd_mmap_decode        => [qw(on off missing)],
     zstd_mmap_buffers       => ['64k', '65536', '1024g', '1m', '64K max=4k',
-                                '32m max=32m', '8m max=4096'],
+                                '32m max=32m', '8m max=4096',
+                                '32m hugepages=auto', '32m hugepages=on',
+                                '32m max=4m hugepages=off',
+                                '32m hugepages=off max=4m'],
     zstd_mmap_chunk         => [qw(4k 4096 16m 16384k 16777216)],
     zstd_mmap_cache         => ['off', 'max=1', 'max=32768',
                                 'max=7 inactive=1s', 'inactive=2h max=7'],
@@ -42,7 +45,10 @@ my %bad = (
         ['32m max=33m', 'max=33m'], ['2m max=2097153', 'max=2097153'],
         ['32m max=', 'max='], ['32m max=-1', 'max=-1'], ['32m 4m', '4m'],
         ['32m MAXIMUM=4m', 'MAXIMUM=4m'], ['32m hugepages=no',
-        'hugepages=no'], ["32m max=$TOO_MUCH", "max=$TOO_MUCH"]],
+        'hugepages=no'], ['32m hugepages=', 'hugepages='],
+        ['32m max=4m max=4m', 'max=4m'],
+        ['32m hugepages=on hugepages=on', 'hugepages=on'],
+        ["32m max=$TOO_MUCH", "max=$TOO_MUCH"]],
     zstd_mmap_chunk         => [@no_size, map { [$_] } qw(4095 3k 16777217
                                                            17m 1g)],
     zstd_mmap_cache         => [map({ [$_] } qw(on 5 size=5 max=0 max=-1
@@ -132,7 +138,7 @@ for my $name (@names) {
              "$name \"$empty\";"), '', "$name: empty value is refused");
 
     is(wrong(inner($name), qr/invalid number of arguments in "$name" dir/,
-             "$name;", "$name " . 'max=5 ' x 3 . ';'), '',
+             "$name;", "$name " . 'max=5 ' x 4 . ';'), '',
        "$name: number of arguments");
 
     my $twice = "$name $good{$name}[0]; $name $good{$name}[-1];";

@@ -121,6 +121,9 @@ for my $name (qw(a long loose)) {
                 my $silent = $method eq 'HEAD' || $status != 200;
                 my $before = $silent ? $t->log_count($DECODES) : 0;
 
+                # a new ctime: what was decoded before is of another version
+                $t->mtime("$name.txt.zst", $MTIME);
+
                 my $r = $t->request($method, "/$name.txt", headers =>
                     [@headers, "Accept-Encoding: $coding"]);
                 my $fault = fault($r, $method, $status, $name, $coding);
@@ -138,8 +141,10 @@ for my $name (qw(a long loose)) {
 is($silent_decodes, 0, "none of $silent_requests HEAD, 304 and 412 decoded");
 
 my $before = $t->log_count($DECODES);
+$t->mtime('a.txt.zst', $MTIME);
 $t->get('/a.txt');
 is($t->log_count($DECODES), $before + 1, 'a GET is seen to decode');
+$t->mtime('loose.txt.zst', $MTIME);
 $t->get('/loose.txt');
 cmp_ok($t->log_count($DECODES), '>', $before + 1, 'a streamed one as well');
 

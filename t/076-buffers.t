@@ -22,7 +22,12 @@ $t->zst('shot.txt', $shot);
 $t->zst('known.txt', $big);
 $t->zst('unknown.txt', $big, size => 0);
 $t->zst('page.txt', 'one page');
-$t->settle('page.txt.zst');
+
+# four of these fill the buffers, and no held body leaves room for the fourth
+my %full = map { ("full$_" => $t->random(250_000, 10 + $_)) } 1 .. 4;
+$t->zst("$_.txt", $full{$_}) for keys %full;
+
+$t->settle(map { "$_.txt.zst" } 'page', 'shot', keys %full);
 
 my $conf = $t->conf(<<'EOC', http => 'zstd_mmap_buffers 1m max=256k;');
     zstd_mmap on;
@@ -44,10 +49,28 @@ sub in_use {
 }
 
 
-sub given_back { return $t->poll(sub { in_use() == 4096 }) }
+# slow readers of the four, with the beginnings of their replies
+sub fill {
+    return map {
+        my $c = $t->connect(rcvbuf => 4096);
+        $c->send_request('GET', "/$_.txt", headers => ['Connection: close']);
+        [$_, $c, $c->read_some(500)];
+    } sort keys %full;
+}
 
 
-ok(given_back(), 'a reply holds the pages that it needs');
+# Bodies stay in the buffers when they are sent.  Those that nobody holds make
+# room: each of the four is in one buffer, and has ranges.
+sub given_back {
+    return $t->poll(sub {
+        my @readers = fill();
+        $_->[1]->close() for @readers;
+        return @readers == grep { $_->[2] =~ /\r\nAccept-Ranges: / } @readers;
+    });
+}
+
+
+is(in_use(), 4096, 'a reply holds the pages that it needs');
 
 for my $name (qw(shot known unknown)) {
     for my $end (qw(close abort)) {
@@ -65,11 +88,8 @@ for my $name (qw(shot known unknown)) {
 my ($worker) = $t->worker_pids();
 
 # four replies of 62 pages fill 256 pages; the fifth finds no room
-my @slow = map { $t->connect(rcvbuf => 4096) } 1 .. 4;
-for my $c (@slow) {
-    $c->send_request('GET', '/shot.txt', headers => ['Connection: close']);
-    like($c->read_some(12), qr/^HTTP\/1\.1 200/, 'a slow reader begins');
-}
+my @slow = fill();
+like($_->[2], qr/^HTTP\/1\.1 200/, 'a slow reader begins') for @slow;
 
 my $r = $t->get('/shot.txt');
 ok($r->complete && $r->body eq $shot, 'no room: the body is right');
@@ -81,12 +101,12 @@ ok($t->log_count(qr/zstd mmap: buffer 0+, used/) > 0,
 $r = $t->get('/known.txt');
 ok($r->complete && $r->body eq $big, 'no room: a stream is right too');
 
-my @right = grep { $_ } map {
-    my $rest = $_->read_some(1 << 20);
-    ($rest =~ /\r\n\r\n(.*)/s)[0] eq $shot;
+my @right = grep {
+    my ($name, $c, $begin) = @$_;
+    (($begin . $c->read_some(1 << 20)) =~ /\r\n\r\n(.*)/s)[0] eq $full{$name};
 } @slow;
 is(@right, 4, 'the slow readers have their bytes');
-$_->close() for @slow;
+$_->[1]->close() for @slow;
 
 ok(given_back(), 'all is given back');
 is($t->get('/shot.txt')->header('Accept-Ranges'), 'bytes',

@@ -1,0 +1,118 @@
+package Test::Zmap::Hugepages;
+
+# Others that have a say in the pool of huge pages: a neighbour, a cgroup.
+#
+#   my $pool = Test::Zmap::Hugepages->new();   # a Test::Zmap::Machine
+#   $pool->take(2);             # a neighbour holds two of the pages ...
+#   $pool->give_back;           # ... until now
+#   $pool->limit(3, $pid ...);  # a cgroup allows the processes three pages
+
+use strict;
+use warnings;
+
+use File::Temp ();
+use POSIX ();
+
+use Test::Zmap::Machine ();
+
+our @ISA = qw(Test::Zmap::Machine);
+
+# 0x40022: private, anonymous, of huge pages
+my $NEIGHBOUR = <<'EOP';
+import mmap, sys
+size = int(sys.argv[1]) << 21
+memory = mmap.mmap(-1, size, flags=0x40022)
+memory[::4096] = bytes(size >> 12)
+print(1, flush=True)
+sys.stdin.read()
+EOP
+
+
+sub take {
+    my ($self, $n) = @_;
+
+    pipe(my $in, my $hold) or die "pipe: $!";
+    my $pid = open(my $ready, '-|') // die "fork: $!";
+    if ($pid == 0) {
+        open(STDIN, '<&', $in);
+        close($hold);
+        no warnings 'exec';
+        exec 'python3', '-c', $NEIGHBOUR, $n;
+        POSIX::_exit(127);
+    }
+
+    die "the neighbour has no pages\n" unless (<$ready> // '') eq "1\n";
+    $self->{neighbour} = [$hold, $ready];
+}
+
+
+sub give_back {
+    my ($self) = @_;
+
+    my $neighbour = delete $self->{neighbour} or return;
+    local ($?, $!);
+    close($_) for @$neighbour;
+}
+
+
+# Version 2 may be mounted a second time, wherever the first one is.
+sub limit {
+    my ($self, $n, @pids) = @_;
+
+    my $root = File::Temp::tempdir('zmap-cgroup-XXXXXX', TMPDIR => 1);
+    system('mount', '-t', 'cgroup2', 'none', $root) == 0
+        or die "cgroup2 cannot be mounted\n";
+    $self->{cgroup} = $root;
+
+    my $names = _slurp("$root/cgroup.subtree_control");
+    $self->{added} = $names !~ /hugetlb/;
+    _put("$root/cgroup.subtree_control", '+hugetlb') if $self->{added};
+    mkdir "$root/zmap-$$" or die "mkdir: $!";
+    _put("$root/zmap-$$/hugetlb.2MB.max", $n << 21);
+    _put("$root/zmap-$$/cgroup.procs", $_) for @pids;
+}
+
+
+sub _slurp {
+    open(my $fh, '<', $_[0]) or die "$_[0]: $!";
+    local $/;
+
+    return <$fh>;
+}
+
+
+sub _put {
+    my ($path, $text) = @_;
+
+    open(my $fh, '>', $path) or die "$path: $!";
+    syswrite($fh, $text) // die "$path: $!";
+    close($fh);
+}
+
+
+sub DESTROY {
+    my ($self) = @_;
+
+    local ($@, $?, $!);
+    $self->give_back();
+    $self->_remove_cgroup() if $self->{cgroup};
+}
+
+
+# a process that has just ended may still be in it
+sub _remove_cgroup {
+    my ($self) = @_;
+
+    my $root = delete $self->{cgroup};
+    for (1 .. 500) {
+        last if rmdir "$root/zmap-$$" || !-d "$root/zmap-$$";
+        select(undef, undef, undef, 0.01);
+    }
+    eval { _put("$root/cgroup.subtree_control", '-hugetlb') }
+        if $self->{added};
+    system('umount', $root);
+    rmdir $root;
+}
+
+
+1;
