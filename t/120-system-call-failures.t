@@ -233,8 +233,11 @@ is(first_request('mmap', 1, ENOMEM), 'right, then right',
    'no memory for the buffers: the body is streamed');
 is(first_request('madvise', 1, EINVAL), 'right, then right',
    'no huge pages');
-is(first_request('munmap', 1, ENOMEM), 'right, then right',
-   'the region cannot be trimmed');
+# where the sanitizer's mappings lie, the region may need no trimming
+like(first_request('munmap', 1, ENOMEM),
+     $t->sanitized() ? qr/^(right, then right|not called)$/
+                     : qr/^right, then right$/,
+     'the region cannot be trimmed');
 is(first_request('getrandom', 1, EAGAIN), 'right, then right',
    'no random numbers');
 

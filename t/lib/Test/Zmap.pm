@@ -111,6 +111,10 @@ sub plan {
 }
 
 
+# the allocator of a sanitizer maps and trims on its own account
+sub sanitized { return defined $ENV{TEST_NGINX_BINARY} && $ENV{ASAN_OPTIONS} }
+
+
 sub dir { return $_[0]{dir} }          # the document root
 sub run_dir { return $_[0]{run} }      # configuration, logs, certificate
 sub timeout { return $_[0]{timeout} }
@@ -202,6 +206,9 @@ sub _globals {
         "error_log $self->{run}/error.log $self->{log_level};",
         "worker_processes $self->{workers};",
     );
+    # nginx clears its environment, and a new binary inherits what is left
+    push @lines, map { "env $_;" }
+        grep { defined $ENV{$_} } map { "${_}_OPTIONS" } qw(ASAN LSAN UBSAN);
     push @lines, 'user root;' if $> == 0;
     push @lines, 'master_process off;' if $self->{valgrind};
     push @lines, "load_module $self->{module};" if length $self->{module};
