@@ -204,7 +204,8 @@ ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx)
         return 0;
     }
 
-    ctx->body = zmap_bodies_find(ctx->worker->bodies, &ctx->file->version);
+    ctx->body = zmap_bodies_find(ctx->worker->bodies, &ctx->file->version,
+                                 ZMAP_BODY_DECODED);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: kept body %p", ctx->body);
@@ -255,7 +256,8 @@ ngx_http_zstd_mmap_fill_body(ngx_http_zstd_mmap_ctx_t *ctx)
 
     if (!zmap_version_racy(&ctx->file->version, tp->sec, tp->msec * 1000000))
     {
-        zmap_bodies_keep(ctx->worker->bodies, ctx->body, &ctx->file->version);
+        zmap_bodies_keep(ctx->worker->bodies, ctx->body, &ctx->file->version,
+                         ZMAP_BODY_DECODED);
     }
 
     return ZMAP_OK;

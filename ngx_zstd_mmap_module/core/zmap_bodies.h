@@ -1,7 +1,7 @@
 
 /*
- * Decoded bodies that stay in a pool after their reply, found again by file
- * version.
+ * Bodies that stay in a pool after their reply, found again by file version and
+ * kind.
  *
  * A body is counted: each holder has one count.  Bodies that are kept and that
  * nobody holds are idle; the least recently used of them make room for new
@@ -29,6 +29,14 @@ typedef struct {
 } zmap_body_t;
 
 
+/* the bodies of one version that live side by side */
+
+typedef enum {
+    ZMAP_BODY_DECODED,
+    ZMAP_BODY_CODED            /* the bytes of the file */
+} zmap_body_e;
+
+
 typedef struct zmap_bodies_s  zmap_bodies_t;
 
 
@@ -44,9 +52,9 @@ zmap_bodies_t *zmap_bodies_create(zmap_pool_t *pool);
  */
 void zmap_bodies_destroy(zmap_bodies_t *bodies);
 
-/* the body kept for that version with one more count, or NULL */
+/* the body kept for that version and kind with one more count, or NULL */
 zmap_body_t *zmap_bodies_find(zmap_bodies_t *bodies,
-    const zmap_version_t *version);
+    const zmap_version_t *version, zmap_body_e kind);
 
 /*
  * A body of undefined content with one count, which cannot be found yet; NULL
@@ -68,18 +76,19 @@ zmap_body_t *zmap_bodies_alloc(zmap_bodies_t *bodies, size_t size);
 zmap_body_t *zmap_bodies_hold(zmap_bodies_t *bodies, zmap_body_t *body);
 
 /*
- * From now on a body that the caller holds is found by that version, and by no
- * other.  What was kept for that version before is forgotten.  The content
+ * From now on a body that the caller holds is found by that version and kind,
+ * and by no others.  What was kept for these before is forgotten.  The content
  * must not change any more.
  */
 void zmap_bodies_keep(zmap_bodies_t *bodies, zmap_body_t *body,
-    const zmap_version_t *version);
+    const zmap_version_t *version, zmap_body_e kind);
 
 /*
- * What is kept for that version is not found any more; its memory is free at
- * once or with its last count.  Nothing when nothing is kept.
+ * What is kept for that version and kind is not found any more; its memory is
+ * free at once or with its last count.  Nothing when nothing is kept.
  */
-void zmap_bodies_forget(zmap_bodies_t *bodies, const zmap_version_t *version);
+void zmap_bodies_forget(zmap_bodies_t *bodies, const zmap_version_t *version,
+    zmap_body_e kind);
 
 /*
  * One count less; the last one makes a kept body idle, as the most recently

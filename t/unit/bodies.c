@@ -109,7 +109,7 @@ held(uint64_t ino, size_t npages)
     version = version_of(ino);
     body = zmap_bodies_alloc(bodies, npages * PAGE);
     assert_non_null(body);
-    zmap_bodies_keep(bodies, body, &version);
+    zmap_bodies_keep(bodies, body, &version, ZMAP_BODY_DECODED);
 
     return body;
 }
@@ -129,7 +129,7 @@ find(uint64_t ino)
 
     version = version_of(ino);
 
-    return zmap_bodies_find(bodies, &version);
+    return zmap_bodies_find(bodies, &version, ZMAP_BODY_DECODED);
 }
 
 
@@ -139,7 +139,7 @@ forget(uint64_t ino)
     zmap_version_t  version;
 
     version = version_of(ino);
-    zmap_bodies_forget(bodies, &version);
+    zmap_bodies_forget(bodies, &version, ZMAP_BODY_DECODED);
 }
 
 
@@ -225,7 +225,7 @@ sizes_are_exact_and_counted_in_pages(void **state)
     assert_int_equal(zmap_bodies_kept_bytes(bodies), 0);
 
     version = version_of(1);
-    zmap_bodies_keep(bodies, body, &version);
+    zmap_bodies_keep(bodies, body, &version, ZMAP_BODY_DECODED);
     assert_int_equal(zmap_bodies_count(bodies), 1);
     assert_int_equal(zmap_bodies_kept_bytes(bodies), PAGE);
 
@@ -293,8 +293,8 @@ any_other_version_is_not_found(void **state)
     other[6].ctime_ns++;
 
     for (i = 0; i < 7; i++) {
-        assert_null(zmap_bodies_find(bodies, &other[i]));
-        zmap_bodies_forget(bodies, &other[i]);
+        assert_null(zmap_bodies_find(bodies, &other[i], ZMAP_BODY_DECODED));
+        zmap_bodies_forget(bodies, &other[i], ZMAP_BODY_DECODED);
     }
 
     /* these members are not compared */
@@ -303,7 +303,58 @@ any_other_version_is_not_found(void **state)
     other[7].mode++;
     other[7].uid++;
     other[7].gid++;
-    assert_non_null(zmap_bodies_find(bodies, &other[7]));
+    assert_non_null(zmap_bodies_find(bodies, &other[7], ZMAP_BODY_DECODED));
+
+    teardown();
+}
+
+
+/* frames and what they decode to, both of one version */
+
+static void
+bodies_of_two_kinds_live_side_by_side(void **state)
+{
+    zmap_body_t     *decoded, *coded;
+    zmap_version_t   version;
+
+    (void) state;
+
+    setup(8);
+
+    version = version_of(1);
+    decoded = held(1, 2);
+
+    assert_null(zmap_bodies_find(bodies, &version, ZMAP_BODY_CODED));
+
+    coded = zmap_bodies_alloc(bodies, PAGE);
+    assert_non_null(coded);
+    zmap_bodies_keep(bodies, coded, &version, ZMAP_BODY_CODED);
+
+    assert_int_equal(zmap_bodies_count(bodies), 2);
+    assert_int_equal(zmap_bodies_kept_bytes(bodies), 3 * PAGE);
+
+    zmap_bodies_release(bodies, decoded);
+    zmap_bodies_release(bodies, coded);
+
+    assert_ptr_equal(find(1), decoded);
+    assert_ptr_equal(zmap_bodies_find(bodies, &version, ZMAP_BODY_CODED),
+                     coded);
+
+    zmap_bodies_release(bodies, coded);
+    zmap_bodies_forget(bodies, &version, ZMAP_BODY_CODED);
+
+    assert_null(zmap_bodies_find(bodies, &version, ZMAP_BODY_CODED));
+    assert_ptr_equal(find(1), decoded);
+    assert_int_equal(zmap_bodies_count(bodies), 1);
+
+    /* a body that changes its kind leaves the other's place */
+
+    zmap_bodies_keep(bodies, decoded, &version, ZMAP_BODY_CODED);
+
+    assert_null(find(1));
+    assert_ptr_equal(zmap_bodies_find(bodies, &version, ZMAP_BODY_CODED),
+                     decoded);
+    assert_int_equal(zmap_bodies_count(bodies), 1);
 
     teardown();
 }
@@ -357,8 +408,8 @@ a_body_is_kept_for_one_version(void **state)
 
     body = held(1, 1);
     version = version_of(2);
-    zmap_bodies_keep(bodies, body, &version);
-    zmap_bodies_keep(bodies, body, &version);
+    zmap_bodies_keep(bodies, body, &version, ZMAP_BODY_DECODED);
+    zmap_bodies_keep(bodies, body, &version, ZMAP_BODY_DECODED);
 
     assert_int_equal(zmap_bodies_count(bodies), 1);
     assert_int_equal(zmap_bodies_kept_bytes(bodies), PAGE);
@@ -926,7 +977,7 @@ keep_wrong(void)
 
     stop_quietly();
     version = version_of(2);
-    zmap_bodies_keep(bodies, wrong, &version);
+    zmap_bodies_keep(bodies, wrong, &version, ZMAP_BODY_DECODED);
 }
 
 
@@ -1229,7 +1280,7 @@ model_alloc(model_t *model, int version)
     }
 
     key = version_of((uint64_t) version);
-    zmap_bodies_keep(bodies, body, &key);
+    zmap_bodies_keep(bodies, body, &key, ZMAP_BODY_DECODED);
 
     thing->version = version;
     model->kept[version] = thing;
@@ -1428,6 +1479,7 @@ main(void)
         cmocka_unit_test(sizes_are_exact_and_counted_in_pages),
         cmocka_unit_test(a_body_that_is_not_kept_goes_with_its_last_count),
         cmocka_unit_test(any_other_version_is_not_found),
+        cmocka_unit_test(bodies_of_two_kinds_live_side_by_side),
         cmocka_unit_test(a_body_decoded_again_takes_the_place_of_the_old),
         cmocka_unit_test(a_body_is_kept_for_one_version),
         cmocka_unit_test(a_forgotten_body_is_not_found),
