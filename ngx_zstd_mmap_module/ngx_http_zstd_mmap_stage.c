@@ -9,6 +9,9 @@
 #include "ngx_http_zstd_mmap_stats.h"
 
 
+static ngx_http_zstd_mmap_table_t *ngx_http_zstd_mmap_enter_zone(
+    ngx_http_zstd_mmap_zone_t *zone, const zmap_version_t *version,
+    ngx_log_t *log);
 static ngx_int_t ngx_http_zstd_mmap_find_locked(
     ngx_http_zstd_mmap_table_t *table, const zmap_version_t *version,
     ngx_uint_t min_uses, ngx_http_zstd_mmap_slot_t **found);
@@ -24,8 +27,6 @@ static ngx_int_t ngx_http_zstd_mmap_copy_file(u_char *data,
 static void ngx_http_zstd_mmap_discard_slot(ngx_http_zstd_mmap_table_t *table,
     ngx_http_zstd_mmap_slot_t *slot, const zmap_version_t *version,
     ngx_log_t *log);
-static ngx_uint_t ngx_http_zstd_mmap_fits(ngx_http_zstd_mmap_zone_t *zone,
-    const zmap_version_t *version);
 static ngx_uint_t ngx_http_zstd_mmap_is_racy(const zmap_version_t *version);
 static void ngx_http_zstd_mmap_set_segment(
     ngx_http_zstd_mmap_segment_t *segment, ngx_http_zstd_mmap_zone_t *zone,
@@ -41,13 +42,8 @@ ngx_http_zstd_mmap_find_segment(ngx_http_zstd_mmap_zone_t *zone,
     ngx_http_zstd_mmap_slot_t   *slot;
     ngx_http_zstd_mmap_table_t  *table;
 
-    if (!ngx_http_zstd_mmap_fits(zone, version)) {
-        return NGX_DECLINED;
-    }
-
-    table = &zone->region->table;
-
-    if (ngx_http_zstd_mmap_lock_table(table, log) != NGX_OK) {
+    table = ngx_http_zstd_mmap_enter_zone(zone, version, log);
+    if (table == NULL) {
         return NGX_DECLINED;
     }
 
@@ -63,6 +59,34 @@ ngx_http_zstd_mmap_find_segment(ngx_http_zstd_mmap_zone_t *zone,
                    "zstd mmap: find in zone \"%V\": %i", &zone->name, rc);
 
     return rc;
+}
+
+
+/* the locked table of a zone in which that version may have a slot, or NULL */
+
+static ngx_http_zstd_mmap_table_t *
+ngx_http_zstd_mmap_enter_zone(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_log_t *log)
+{
+    ngx_http_zstd_mmap_table_t  *table;
+
+    if (zone->region == NULL) {
+        return NULL;
+    }
+
+    table = &zone->region->table;
+
+    if (version->size == 0
+        || version->size > ngx_http_zstd_mmap_table_room(table))
+    {
+        return NULL;
+    }
+
+    if (ngx_http_zstd_mmap_lock_table(table, log) != NGX_OK) {
+        return NULL;
+    }
+
+    return table;
 }
 
 
@@ -113,13 +137,8 @@ ngx_http_zstd_mmap_fill_segment(ngx_http_zstd_mmap_zone_t *zone,
     ngx_http_zstd_mmap_slot_t   *slot;
     ngx_http_zstd_mmap_table_t  *table;
 
-    if (!ngx_http_zstd_mmap_fits(zone, version)) {
-        return NGX_DECLINED;
-    }
-
-    table = &zone->region->table;
-
-    if (ngx_http_zstd_mmap_lock_table(table, log) != NGX_OK) {
+    table = ngx_http_zstd_mmap_enter_zone(zone, version, log);
+    if (table == NULL) {
         return NGX_DECLINED;
     }
 
@@ -333,16 +352,6 @@ ngx_http_zstd_mmap_release_segment(ngx_http_zstd_mmap_segment_t *segment)
     ngx_http_zstd_mmap_unpin_slot(table, &table->sh->slots[segment->slot]);
 
     segment->data = NULL;
-}
-
-
-static ngx_uint_t
-ngx_http_zstd_mmap_fits(ngx_http_zstd_mmap_zone_t *zone,
-    const zmap_version_t *version)
-{
-    return zone->region && version->size
-           && version->size
-              <= ngx_http_zstd_mmap_table_room(&zone->region->table);
 }
 
 

@@ -14,7 +14,7 @@
 #define NGX_HTTP_ZSTD_MMAP_LOCK_TRIES  32
 #define NGX_HTTP_ZSTD_MMAP_LOCK_SPINS  64
 
-/* between two looks for dead owners, milliseconds */
+/* between two looks for dead owners or a free entry, milliseconds */
 #define NGX_HTTP_ZSTD_MMAP_SWEEP_TIME  100
 
 /* one slot for so many bytes of data */
@@ -100,6 +100,7 @@ ngx_http_zstd_mmap_create_table(ngx_http_zstd_mmap_table_t *table,
     table->mapped = shm.size;
     table->counts = NULL;
     table->owner = NGX_HTTP_ZSTD_MMAP_NO_OWNER;
+    table->retry = 0;
 
     return NGX_OK;
 }
@@ -377,6 +378,10 @@ ngx_http_zstd_mmap_claim_owner(ngx_http_zstd_mmap_table_t *table)
     uint32_t    *counts;
     ngx_uint_t   owner;
 
+    if ((ngx_msec_int_t) (table->retry - ngx_current_msec) > 0) {
+        return NGX_DECLINED;
+    }
+
     counts = ngx_calloc(table->sh->nslots * sizeof(uint32_t), ngx_cycle->log);
     if (counts == NULL) {
         return NGX_DECLINED;
@@ -386,6 +391,7 @@ ngx_http_zstd_mmap_claim_owner(ngx_http_zstd_mmap_table_t *table)
 
     if (owner == NGX_HTTP_ZSTD_MMAP_NO_OWNER) {
         ngx_free(counts);
+        table->retry = ngx_current_msec + NGX_HTTP_ZSTD_MMAP_SWEEP_TIME;
         return NGX_DECLINED;
     }
 

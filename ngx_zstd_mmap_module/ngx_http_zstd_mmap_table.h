@@ -104,6 +104,7 @@ typedef struct {
     size_t                        mapped;  /* bytes at sh */
     uint32_t                     *counts;  /* pins of requests, by slot */
     ngx_uint_t                    owner;   /* valid with counts */
+    ngx_msec_t                    retry;   /* no look for an entry before */
     ngx_str_t                     name;    /* for the log */
 } ngx_http_zstd_mmap_table_t;
 

@@ -6,8 +6,10 @@ package Hold;
 #   $hold->run($conf);                   # instead of $t->run($conf)
 #   $hold->order('read', 'stop');        # before the next pread
 #   $hold->order('locked', 'kill');      # before the next unlock of a mutex
+#   $hold->order('ngx_slab_init', 'kill');  # at a call of nginx under the lock
 #   my $pid = $hold->stopped();          # waits for it; 0 when none stops
 #   $hold->taken();                      # waits until the order was followed
+#   $hold->taken_now();                  # whether it was
 
 use strict;
 use warnings;
@@ -44,8 +46,9 @@ sub run {
 sub order {
     my ($self, $where, $what) = @_;
 
-    my $text = { read => 'r', locked => 'l' }->{$where}
+    my $text = ({ read => 'r', locked => 'l' }->{$where} // 't')
         . { stop => 'S', kill => 'K' }->{$what};
+    $text .= $where if $text eq 'tK';
     my $new = "$self->{order}.new";
 
     open(my $fh, '>', $new) or die "$new: $!";
@@ -58,7 +61,14 @@ sub order {
 sub taken {
     my ($self) = @_;
 
-    return $self->{t}->poll(sub { !-e $self->{order} });
+    return $self->{t}->poll(sub { $self->taken_now() });
+}
+
+
+sub taken_now {
+    my ($self) = @_;
+
+    return !-e $self->{order};
 }
 
 
