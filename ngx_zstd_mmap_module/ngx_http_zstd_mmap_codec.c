@@ -261,7 +261,8 @@ ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx)
         return ZMAP_OK;
     }
 
-    return zmap_map_open(map, ctx->of.fd, ctx->file->version.size);
+    return zmap_map_open(map, ctx->of.fd, ctx->file->version.size,
+                         ZMAP_ADVICE_NONE);
 }
 
 

@@ -8,6 +8,8 @@
 
 #include "ngx_http_zstd_mmap_stats.h"
 
+#include "core/zmap_read.h"
+
 
 static ngx_http_zstd_mmap_table_t *ngx_http_zstd_mmap_enter_zone(
     ngx_http_zstd_mmap_zone_t *zone, const zmap_version_t *version,
@@ -267,41 +269,25 @@ ngx_http_zstd_mmap_is_abandoned(ngx_http_zstd_mmap_slot_t *slot)
 
 /*
  * Room is given out in whole pages, so the last read may ask for all of the
- * last one: O_DIRECT wants aligned lengths, and a file that has grown shows.
+ * last one: O_DIRECT wants aligned lengths.
  */
 
 static ngx_int_t
 ngx_http_zstd_mmap_copy_file(u_char *data, const zmap_version_t *version,
     ngx_fd_t fd, ngx_log_t *log)
 {
-    size_t   done, room;
-    ssize_t  n;
+    zmap_rc_e  rc;
 
-    room = ngx_align(version->size, ngx_pagesize);
+    rc = zmap_read(fd, data, ngx_align(version->size, ngx_pagesize),
+                   version->size, 0);
 
-    for (done = 0; done < version->size; done += n) {
-
-        n = pread(fd, data + done, room - done, done);
-
-        if (n == -1) {
-            if (ngx_errno == NGX_EINTR) {
-                n = 0;
-                continue;
-            }
-
-            ngx_log_error(NGX_LOG_CRIT, log, ngx_errno,
-                          "pread() of a file to be staged failed");
-            return NGX_ERROR;
-        }
-
-        if (n == 0) {
-            break;
-        }
+    if (rc == ZMAP_SYSERR) {
+        ngx_log_error(NGX_LOG_CRIT, log, ngx_errno,
+                      "pread() of a file to be staged failed");
+        return NGX_ERROR;
     }
 
-    if (done != version->size
-        || zmap_version_check(version, fd) != ZMAP_OK)
-    {
+    if (rc != ZMAP_OK || zmap_version_check(version, fd) != ZMAP_OK) {
         ngx_log_debug0(NGX_LOG_DEBUG_HTTP, log, 0,
                        "zstd mmap: file changed while it was staged");
         return NGX_ERROR;

@@ -14,21 +14,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "zmap_hugemem.h"
 #include "zmap_map.h"
+#include "zmap_read.h"
+#include "zmap_smaps.h"
 
 
-#define ZMAP_NS         1000000000
-#define ZMAP_MAP_BLOCK  4096
+#define ZMAP_NS  1000000000
 
 
 static int zmap_version_same_bytes(const zmap_version_t *a,
     const zmap_version_t *b);
 static int zmap_version_new_attributes(const zmap_version_t *a,
     const zmap_version_t *b);
+static void *zmap_map_aligned(size_t size);
+static void zmap_map_advise(void *data, size_t size, zmap_advice_e advice);
 static int zmap_map_unsupported(int err);
 static zmap_rc_e zmap_map_copy(zmap_map_t *map, int fd, size_t size);
-static zmap_rc_e zmap_map_read(uint8_t *data, int fd, size_t size,
-    size_t room);
 
 
 zmap_rc_e
@@ -135,7 +137,7 @@ zmap_version_new_attributes(const zmap_version_t *a, const zmap_version_t *b)
 
 
 zmap_rc_e
-zmap_map_open(zmap_map_t *map, int fd, uint64_t size)
+zmap_map_open(zmap_map_t *map, int fd, uint64_t size, zmap_advice_e advice)
 {
     void  *data;
 
@@ -151,9 +153,12 @@ zmap_map_open(zmap_map_t *map, int fd, uint64_t size)
         return ZMAP_OK;
     }
 
+    data = advice == ZMAP_ADVICE_HUGEPAGE ? zmap_map_aligned((size_t) size)
+                                          : NULL;
+
     /* MAP_PRIVATE: FUSE with direct_io refuses MAP_SHARED only */
 
-    data = mmap(NULL, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
+    data = mmap(data, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
 
     if (data == MAP_FAILED) {
         return zmap_map_unsupported(errno) && size <= ZMAP_MAP_COPY_MAX
@@ -161,11 +166,48 @@ zmap_map_open(zmap_map_t *map, int fd, uint64_t size)
                : ZMAP_SYSERR;
     }
 
+    zmap_map_advise(data, (size_t) size, advice);
+
     map->data = data;
     map->size = (size_t) size;
     map->kind = ZMAP_MAP_FILE;
 
     return ZMAP_OK;
+}
+
+
+void
+zmap_map_drop(const zmap_map_t *map, size_t from, size_t to)
+{
+    size_t  page;
+
+    if (map->kind != ZMAP_MAP_FILE || from >= map->size) {
+        return;
+    }
+
+    page = (size_t) sysconf(_SC_PAGESIZE);
+
+    from += (page - from % page) % page;
+    to = to < map->size ? to - to % page : map->size;
+
+    if (from < to) {
+        (void) madvise((void *) (map->data + from), to - from, MADV_DONTNEED);
+    }
+}
+
+
+size_t
+zmap_map_huge(const zmap_map_t *map)
+{
+    zmap_smaps_t  smaps;
+
+    if (map->kind != ZMAP_MAP_FILE
+        || zmap_smaps_read(&smaps, map->data, map->size) != ZMAP_OK)
+    {
+        return 0;
+    }
+
+    return (size_t) smaps.thp;
 }
 
 
@@ -182,6 +224,53 @@ zmap_map_close(zmap_map_t *map)
     map->data = NULL;
     map->size = 0;
     map->kind = ZMAP_MAP_NONE;
+}
+
+
+/*
+ * An address for mmap(2) that is free now, or NULL.  It is only a hint:
+ * MAP_FIXED, when it fails, may have unmapped what was there, and then another
+ * thread's mapping may be there before ours is undone.
+ */
+
+static void *
+zmap_map_aligned(size_t size)
+{
+    size_t    reserved;
+    uint8_t  *base;
+
+    if (size > SIZE_MAX - ZMAP_HUGE_PAGE) {
+        return NULL;
+    }
+
+    reserved = size + ZMAP_HUGE_PAGE;
+
+    base = mmap(NULL, reserved, PROT_NONE,
+                MAP_PRIVATE|MAP_ANONYMOUS|MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        return NULL;
+    }
+
+    (void) munmap(base, reserved);
+
+    return base + (ZMAP_HUGE_PAGE - (uintptr_t) base % ZMAP_HUGE_PAGE)
+                  % ZMAP_HUGE_PAGE;
+}
+
+
+static void
+zmap_map_advise(void *data, size_t size, zmap_advice_e advice)
+{
+    static const int  advices[] = {
+        [ZMAP_ADVICE_NONE]       = MADV_NORMAL,
+        [ZMAP_ADVICE_SEQUENTIAL] = MADV_SEQUENTIAL,
+        [ZMAP_ADVICE_WILLNEED]   = MADV_WILLNEED,
+        [ZMAP_ADVICE_HUGEPAGE]   = MADV_HUGEPAGE
+    };
+
+    if (advice != ZMAP_ADVICE_NONE) {
+        (void) madvise(data, size, advices[advice]);
+    }
 }
 
 
@@ -202,14 +291,14 @@ zmap_map_copy(zmap_map_t *map, int fd, size_t size)
 
     /* whole blocks, as a descriptor with O_DIRECT takes nothing else */
 
-    room = (size + ZMAP_MAP_BLOCK - 1) & ~((size_t) ZMAP_MAP_BLOCK - 1);
+    room = (size + ZMAP_READ_BLOCK - 1) & ~((size_t) ZMAP_READ_BLOCK - 1);
 
-    data = aligned_alloc(ZMAP_MAP_BLOCK, room);
+    data = aligned_alloc(ZMAP_READ_BLOCK, room);
     if (data == NULL) {
         return ZMAP_NOMEM;
     }
 
-    rc = zmap_map_read(data, fd, size, room);
+    rc = zmap_read(fd, data, room, size, 0);
 
     if (rc != ZMAP_OK) {
         err = errno;
@@ -222,31 +311,6 @@ zmap_map_copy(zmap_map_t *map, int fd, size_t size)
     map->data = data;
     map->size = size;
     map->kind = ZMAP_MAP_COPY;
-
-    return ZMAP_OK;
-}
-
-
-static zmap_rc_e
-zmap_map_read(uint8_t *data, int fd, size_t size, size_t room)
-{
-    size_t   done;
-    ssize_t  n;
-
-    for (done = 0; done < size; done += (size_t) n) {
-
-        do {
-            n = pread(fd, data + done, room - done, (off_t) done);
-        } while (n == -1 && errno == EINTR);
-
-        if (n == -1) {
-            return ZMAP_SYSERR;
-        }
-
-        if (n == 0) {
-            return ZMAP_CHANGED;
-        }
-    }
 
     return ZMAP_OK;
 }

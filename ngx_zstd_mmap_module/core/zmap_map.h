@@ -54,6 +54,18 @@ typedef struct {
 } zmap_map_t;
 
 
+/* madvise(2); whatever the kernel refuses changes nothing else */
+
+typedef enum {
+    ZMAP_ADVICE_NONE = 0,
+    ZMAP_ADVICE_SEQUENTIAL,    /* more is read ahead */
+    ZMAP_ADVICE_WILLNEED,      /* all of it is read ahead now */
+    ZMAP_ADVICE_HUGEPAGE       /* read ahead in huge pages where the kernel and
+                                  the file system have them for files; what is
+                                  in the page cache already stays as it is */
+} zmap_advice_e;
+
+
 /*
  * A file on a file system without mmap is copied instead, up to this size.
  * The copy is not guarded against anything but memory: larger files of such
@@ -89,14 +101,33 @@ zmap_rc_e zmap_version_check(const zmap_version_t *version, int fd);
 
 /*
  * Maps the first size bytes of fd for reading; fd may be closed afterwards.
- * The caller owns the map and gives it to zmap_map_close().  A file of 0 bytes
- * is never mapped: kind is ZMAP_MAP_NONE, ZMAP_OK.  Where mmap(2) fails with
- * ENODEV, EINVAL, EACCES or ENOMEM the bytes are copied (ZMAP_MAP_COPY).
+ * With ZMAP_ADVICE_HUGEPAGE the mapping begins at a multiple of ZMAP_HUGE_PAGE,
+ * unless there are no such addresses free: huge pages need that.  The caller
+ * owns the map and gives it to zmap_map_close().  A file of 0 bytes is never
+ * mapped: kind is ZMAP_MAP_NONE, ZMAP_OK.  Where mmap(2) fails with ENODEV,
+ * EINVAL, EACCES or ENOMEM the bytes are copied (ZMAP_MAP_COPY).
+ *
  * ZMAP_SYSERR, also when the file is too large to be copied: then errno is that
  * of mmap(2); ZMAP_NOMEM; ZMAP_OVERFLOW for a size above SIZE_MAX;
  * ZMAP_CHANGED, when the copy found fewer bytes than size.
  */
-zmap_rc_e zmap_map_open(zmap_map_t *map, int fd, uint64_t size);
+zmap_rc_e zmap_map_open(zmap_map_t *map, int fd, uint64_t size,
+    zmap_advice_e advice);
+
+/*
+ * Takes the whole pages inside [from, to) of a mapping out of the memory of
+ * the process; to at the end of the map or behind it means the last page, too.
+ * They stay in the page cache, and are back when they are next read.  A copy is
+ * left alone.
+ */
+void zmap_map_drop(const zmap_map_t *map, size_t from, size_t to);
+
+/*
+ * The bytes of the mapping that this process has mapped by huge pages now; 0
+ * also when the kernel does not tell.  Costs a walk over all mappings of the
+ * process.
+ */
+size_t zmap_map_huge(const zmap_map_t *map);
 
 /* unmaps or frees, and empties the map; an empty map is left alone */
 void zmap_map_close(zmap_map_t *map);

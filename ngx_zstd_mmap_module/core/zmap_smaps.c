@@ -151,6 +151,7 @@ zmap_smaps_field(zmap_smaps_t *smaps, const char *line)
     smaps->rss += zmap_smaps_bytes(line, "Rss:");
     smaps->thp += zmap_smaps_bytes(line, "AnonHugePages:");
     smaps->thp += zmap_smaps_bytes(line, "ShmemPmdMapped:");
+    smaps->thp += zmap_smaps_bytes(line, "FilePmdMapped:");
 
     if (sscanf(line, "THPeligible: %d", &eligible) == 1 && eligible) {
         smaps->eligible = 1;

@@ -77,7 +77,8 @@ mapped_file(void **data)
 
     file = zmap_file_create(&version);
     assert_non_null(file);
-    assert_int_equal(zmap_map_open(&file->map, fd, 10), ZMAP_OK);
+    assert_int_equal(zmap_map_open(&file->map, fd, 10, ZMAP_ADVICE_NONE),
+                     ZMAP_OK);
     assert_int_equal(close(fd), 0);
 
     *data = (void *) file->map.data;

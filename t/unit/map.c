@@ -26,7 +26,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "zmap_hugemem.h"
 #include "zmap_map.h"
+#include "zmap_smaps.h"
 
 
 #define BIG  (32 * 1024 * 1024)
@@ -52,19 +54,86 @@ static int     pread_good;
 static int     pread_eintr;       /* calls that are interrupted first */
 static size_t  pread_max;         /* most bytes a call gives, 0: any */
 static int     pread_calls;
+static int     anon_errno;        /* of mmap(2) without a file */
+static int     madvise_errno;
+static int     madvise_advice;    /* of the last call */
+static int     madvise_calls;
+static size_t  mapped;            /* bytes, whole pages */
+
+static const char  *smaps_text;   /* instead of the kernel's */
+
+
+static size_t
+whole_pages(size_t len)
+{
+    size_t  page;
+
+    page = (size_t) sysconf(_SC_PAGESIZE);
+
+    return (len + page - 1) / page * page;
+}
 
 
 void *
 mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
+    void  *data;
+
     mmap_calls++;
 
-    if (mmap_errno) {
-        errno = mmap_errno;
+    if (fd == -1 ? anon_errno : mmap_errno) {
+        errno = fd == -1 ? anon_errno : mmap_errno;
         return MAP_FAILED;
     }
 
-    return (void *) syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
+    data = (void *) syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
+
+    if (data != MAP_FAILED) {
+        mapped += whole_pages(len);
+    }
+
+    return data;
+}
+
+
+int
+munmap(void *addr, size_t len)
+{
+    mapped -= whole_pages(len);
+
+    return (int) syscall(SYS_munmap, addr, len);
+}
+
+
+int
+madvise(void *addr, size_t len, int advice)
+{
+    madvise_calls++;
+    madvise_advice = advice;
+
+    if (madvise_errno) {
+        errno = madvise_errno;
+        return -1;
+    }
+
+    return (int) syscall(SYS_madvise, addr, len, advice);
+}
+
+
+/* the way that the smaps of the process are opened */
+
+FILE *
+fopen(const char *path, const char *mode)
+{
+    int  fd;
+
+    if (smaps_text != NULL) {
+        return fmemopen((void *) smaps_text, strlen(smaps_text) + 1, "r");
+    }
+
+    fd = open(path, O_RDONLY|O_CLOEXEC);
+
+    return fd == -1 ? NULL : fdopen(fd, mode);
 }
 
 
@@ -99,6 +168,12 @@ no_faults(void **state)
 
     mmap_errno = 0;
     mmap_calls = 0;
+    anon_errno = 0;
+    madvise_errno = 0;
+    madvise_advice = -1;
+    madvise_calls = 0;
+    mapped = 0;
+    smaps_text = NULL;
     pread_errno = 0;
     pread_good = 0;
     pread_eintr = 0;
@@ -123,6 +198,13 @@ file(const void *data, size_t size)
 }
 
 
+static zmap_rc_e
+open_map(zmap_map_t *map, int fd, uint64_t size)
+{
+    return zmap_map_open(map, fd, size, ZMAP_ADVICE_NONE);
+}
+
+
 static void
 assert_empty(const zmap_map_t *map)
 {
@@ -142,7 +224,7 @@ assert_refused(int fd, uint64_t size, zmap_rc_e rc)
     memset(&map, 0x5a, sizeof(map));
     before = map;
 
-    assert_int_equal(zmap_map_open(&map, fd, size), rc);
+    assert_int_equal(open_map(&map, fd, size), rc);
     assert_memory_equal(&map, &before, sizeof(map));
 }
 
@@ -356,7 +438,7 @@ a_file_is_mapped(void **state)
     memset(data, 'z', sizeof(data));
     fd = file(data, sizeof(data));
 
-    assert_int_equal(zmap_map_open(&map, fd, sizeof(data)), ZMAP_OK);
+    assert_int_equal(open_map(&map, fd, sizeof(data)), ZMAP_OK);
     assert_int_equal(close(fd), 0);
 
     assert_int_equal(map.kind, ZMAP_MAP_FILE);
@@ -382,7 +464,7 @@ closing_unmaps(void **state)
     (void) state;
 
     fd = file("0123456789", 10);
-    assert_int_equal(zmap_map_open(&map, fd, 10), ZMAP_OK);
+    assert_int_equal(open_map(&map, fd, 10), ZMAP_OK);
 
     data = (void *) map.data;
     assert_int_equal(mincore(data, 1, &vector), 0);
@@ -392,6 +474,361 @@ closing_unmaps(void **state)
     assert_int_equal(mincore(data, 1, &vector), -1);
     assert_int_equal(errno, ENOMEM);
     assert_int_equal(close(fd), 0);
+}
+
+
+static const zmap_advice_e  all_advices[] = {
+    ZMAP_ADVICE_NONE, ZMAP_ADVICE_SEQUENTIAL, ZMAP_ADVICE_WILLNEED,
+    ZMAP_ADVICE_HUGEPAGE
+};
+
+#define ADVICES  (sizeof(all_advices) / sizeof(all_advices[0]))
+
+
+static void
+advice_is_given_and_never_an_error(void **state)
+{
+    int         fd;
+    size_t      i;
+    zmap_map_t  map;
+
+    static const int  advices[] = {
+        -1, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_HUGEPAGE
+    };
+
+    (void) state;
+
+    fd = file("0123456789", 10);
+
+    for (i = 0; i < 2 * ADVICES; i++) {
+        madvise_errno = i < ADVICES ? 0 : EINVAL;
+        madvise_advice = -1;
+
+        assert_int_equal(zmap_map_open(&map, fd, 10, all_advices[i % ADVICES]),
+                         ZMAP_OK);
+        assert_int_equal(madvise_advice, advices[i % ADVICES]);
+        assert_int_equal(map.kind, ZMAP_MAP_FILE);
+        assert_int_equal(map.size, 10);
+        assert_memory_equal(map.data, "0123456789", 10);
+
+        zmap_map_close(&map);
+        assert_empty(&map);
+        assert_int_equal(mapped, 0);
+    }
+
+    /* neither for a file that is copied or empty */
+
+    for (i = 0; i < ADVICES; i++) {
+        madvise_advice = -1;
+        assert_int_equal(zmap_map_open(&map, fd, 0, all_advices[i]), ZMAP_OK);
+        assert_empty(&map);
+
+        mmap_errno = ENODEV;
+        assert_int_equal(zmap_map_open(&map, fd, 10, all_advices[i]), ZMAP_OK);
+        assert_int_equal(map.kind, ZMAP_MAP_COPY);
+        zmap_map_close(&map);
+        mmap_errno = 0;
+
+        assert_int_equal(madvise_advice, -1);
+    }
+
+    assert_int_equal(close(fd), 0);
+}
+
+
+static void
+huge_maps_are_aligned_and_unmapped_exactly(void **state)
+{
+    int            fd;
+    size_t         i, page;
+    char          *data;
+    zmap_map_t     map;
+    unsigned char  vector;
+
+    (void) state;
+
+    page = (size_t) sysconf(_SC_PAGESIZE);
+
+    const size_t  sizes[] = {
+        1, page, page + 1, ZMAP_HUGE_PAGE - 1, ZMAP_HUGE_PAGE,
+        ZMAP_HUGE_PAGE + 1, 3 * ZMAP_HUGE_PAGE + 5 * page + 7
+    };
+
+    data = malloc(4 * ZMAP_HUGE_PAGE);
+    assert_non_null(data);
+
+    for (i = 0; i < 4 * ZMAP_HUGE_PAGE; i++) {
+        data[i] = (char) (i * 131 >> 5);
+    }
+
+    fd = file(data, 4 * ZMAP_HUGE_PAGE);
+
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        mapped = 0;
+
+        assert_int_equal(zmap_map_open(&map, fd, sizes[i],
+                                       ZMAP_ADVICE_HUGEPAGE), ZMAP_OK);
+        assert_int_equal(map.kind, ZMAP_MAP_FILE);
+        assert_int_equal((uintptr_t) map.data % ZMAP_HUGE_PAGE, 0);
+        assert_memory_equal(map.data, data, sizes[i]);
+        assert_int_equal(mapped, whole_pages(sizes[i]));
+
+        zmap_map_close(&map);
+        assert_empty(&map);
+        assert_int_equal(mapped, 0);
+    }
+
+    /* it takes nothing of its neighbours, and leaves nothing */
+
+    assert_int_equal(zmap_map_open(&map, fd, page + 1, ZMAP_ADVICE_HUGEPAGE),
+                     ZMAP_OK);
+    free(data);
+    data = (char *) map.data;
+    assert_int_equal(mincore(data + page, page, &vector), 0);
+    zmap_map_close(&map);
+    assert_int_equal(mincore(data, page, &vector), -1);
+    assert_int_equal(mincore(data + page, page, &vector), -1);
+
+    assert_int_equal(close(fd), 0);
+}
+
+
+static void
+without_aligned_addresses_a_file_is_mapped(void **state)
+{
+    int         fd;
+    zmap_map_t  map;
+
+    (void) state;
+
+    fd = file("0123456789", 10);
+    anon_errno = ENOMEM;
+
+    assert_int_equal(zmap_map_open(&map, fd, 10, ZMAP_ADVICE_HUGEPAGE),
+                     ZMAP_OK);
+    assert_int_equal(map.kind, ZMAP_MAP_FILE);
+    assert_memory_equal(map.data, "0123456789", 10);
+    zmap_map_close(&map);
+    assert_int_equal(mapped, 0);
+
+    /* what fails leaves no reservation */
+
+    anon_errno = 0;
+    mmap_errno = EIO;
+    assert_int_equal(zmap_map_open(&map, fd, 10, ZMAP_ADVICE_HUGEPAGE),
+                     ZMAP_SYSERR);
+    assert_int_equal(errno, EIO);
+    assert_int_equal(mapped, 0);
+
+    mmap_errno = 0;
+    assert_int_equal(zmap_map_open(&map, fd, (uint64_t) SIZE_MAX,
+                                   ZMAP_ADVICE_HUGEPAGE), ZMAP_SYSERR);
+    assert_int_equal(mapped, 0);
+
+    assert_int_equal(close(fd), 0);
+}
+
+
+/* the pages of the map that are in the memory of this process */
+
+static size_t
+resident(const zmap_map_t *map)
+{
+    zmap_smaps_t  smaps;
+
+    assert_int_equal(zmap_smaps_read(&smaps, map->data, map->size), ZMAP_OK);
+
+    return (size_t) smaps.rss / (size_t) sysconf(_SC_PAGESIZE);
+}
+
+
+static void
+dropped_pages_come_back(void **state)
+{
+    int         fd;
+    char       *data;
+    size_t      i, page, size;
+    zmap_map_t  map;
+
+    (void) state;
+
+    page = (size_t) sysconf(_SC_PAGESIZE);
+    size = 9 * page + 100;
+
+    const struct {
+        size_t  from, to, pages;
+    } rows[] = {
+        { 0, 0, 0 },
+        { 0, page - 1, 0 },
+        { 0, page, 1 },
+        { 1, page, 0 },
+        { 1, 2 * page, 1 },
+        { 1, 2 * page - 1, 0 },
+        { page, 3 * page + 5, 2 },
+        { 2 * page, page, 0 },
+        { 5 * page, 5 * page, 0 },
+        { 5 * page + 7, 5 * page + 8, 0 },
+        { 0, 9 * page, 9 },
+        { 0, 9 * page + 99, 9 },
+        { 0, size, 10 },
+        { 9 * page, size, 1 },
+        { 9 * page, SIZE_MAX, 1 },
+        { 9 * page + 1, size, 0 },
+        { 0, SIZE_MAX, 10 },
+        { size, SIZE_MAX, 0 },
+        { SIZE_MAX, SIZE_MAX, 0 },
+    };
+
+    data = malloc(size);
+    assert_non_null(data);
+    memset(data, 'd', size);
+    fd = file(data, size);
+
+    assert_int_equal(open_map(&map, fd, size), ZMAP_OK);
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_memory_equal(map.data, data, size);
+        assert_int_equal(resident(&map), 10);
+
+        zmap_map_drop(&map, rows[i].from, rows[i].to);
+        assert_int_equal(resident(&map), 10 - rows[i].pages);
+    }
+
+    assert_memory_equal(map.data, data, size);
+    zmap_map_close(&map);
+
+    /* nothing is mapped, or it is ours */
+
+    madvise_calls = 0;
+    zmap_map_drop(&map, 0, size);
+
+    mmap_errno = ENODEV;
+    assert_int_equal(open_map(&map, fd, size), ZMAP_OK);
+    assert_int_equal(map.kind, ZMAP_MAP_COPY);
+    zmap_map_drop(&map, 0, size);
+    assert_int_equal(madvise_calls, 0);
+    assert_memory_equal(map.data, data, size);
+    assert_int_equal(zmap_map_huge(&map), 0);
+    zmap_map_close(&map);
+    assert_int_equal(zmap_map_huge(&map), 0);
+
+    assert_int_equal(close(fd), 0);
+    free(data);
+}
+
+
+/* a file of whole huge pages that the page cache has, or has no more */
+
+static size_t
+huge_of_a_file(int cold, zmap_advice_e advice)
+{
+    int         fd;
+    char        path[64] = "build/zmap-map-XXXXXX";
+    char       *data;
+    size_t      size, huge;
+    zmap_map_t  map;
+
+    size = 4 * ZMAP_HUGE_PAGE;
+    data = malloc(size);
+    assert_non_null(data);
+    memset(data, 'h', size);
+
+    fd = mkstemp(path);
+
+    if (fd == -1) {
+        (void) strcpy(path, "/tmp/zmap-map-XXXXXX");
+        fd = mkstemp(path);
+    }
+
+    assert_true(fd != -1);
+    assert_int_equal(unlink(path), 0);
+
+    /* in small writes, as large ones may leave huge pages in the cache */
+
+    for (huge = 0; huge < size; huge += 4096) {
+        assert_int_equal(write(fd, data, 4096), 4096);
+    }
+
+    assert_int_equal(fsync(fd), 0);
+
+    if (cold) {
+        assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    }
+
+    assert_int_equal(zmap_map_open(&map, fd, size, advice), ZMAP_OK);
+    assert_int_equal(close(fd), 0);
+    assert_memory_equal(map.data, data, size);
+
+    huge = zmap_map_huge(&map);
+    assert_true(huge <= size);
+    assert_int_equal(huge % ZMAP_HUGE_PAGE, 0);
+
+    zmap_map_drop(&map, 0, size);
+    assert_int_equal(zmap_map_huge(&map), 0);
+
+    zmap_map_close(&map);
+    free(data);
+
+    return huge;
+}
+
+
+static void
+huge_pages_of_all_kinds_count(void **state)
+{
+    int         fd;
+    char        text[512];
+    zmap_map_t  map;
+
+    (void) state;
+
+    fd = file("0123456789", 10);
+    assert_int_equal(open_map(&map, fd, 10), ZMAP_OK);
+    assert_int_equal(zmap_map_huge(&map), 0);
+
+    (void) snprintf(text, sizeof(text),
+                    "1000-2000 r--p 00000000 00:00 0\n"
+                    "FilePmdMapped:      999 kB\n"
+                    "%zx-%zx r--p 00000000 00:01 7\n"
+                    "Rss:               9000 kB\n"
+                    "AnonHugePages:        0 kB\n"
+                    "ShmemPmdMapped:    4096 kB\n"
+                    "FilePmdMapped:     2048 kB\n",
+                    (size_t) map.data, (size_t) map.data + 4096);
+    smaps_text = text;
+    assert_int_equal(zmap_map_huge(&map), 3 * ZMAP_HUGE_PAGE);
+
+    smaps_text = "";
+    assert_int_equal(zmap_map_huge(&map), 0);
+
+    zmap_map_close(&map);
+    assert_int_equal(close(fd), 0);
+}
+
+
+/* what a kernel gives differs: it is told, and only the count is judged */
+
+static void
+huge_pages_of_a_file_are_counted(void **state)
+{
+    int     cold;
+    size_t  i;
+
+    static const char *const  names[] = {
+        "none", "sequential", "willneed", "hugepage"
+    };
+
+    (void) state;
+
+    for (cold = 1; cold >= 0; cold--) {
+
+        for (i = 0; i < ADVICES; i++) {
+            print_message("# %s cache, %s: %zu of 4 huge pages\n",
+                          cold ? "cold" : "warm", names[i],
+                          huge_of_a_file(cold, all_advices[i])
+                          / ZMAP_HUGE_PAGE);
+        }
+    }
 }
 
 
@@ -406,7 +843,7 @@ an_empty_file_is_never_mapped(void **state)
     fd = file("", 0);
     memset(&map, 0x5a, sizeof(map));
 
-    assert_int_equal(zmap_map_open(&map, fd, 0), ZMAP_OK);
+    assert_int_equal(open_map(&map, fd, 0), ZMAP_OK);
     assert_empty(&map);
     assert_int_equal(mmap_calls, 0);
     zmap_map_close(&map);
@@ -442,7 +879,7 @@ a_file_without_mmap_is_copied(void **state)
         pread_eintr = 3;
         pread_max = i % 2 ? 777 : 0;
 
-        assert_int_equal(zmap_map_open(&map, fd, 100000), ZMAP_OK);
+        assert_int_equal(open_map(&map, fd, 100000), ZMAP_OK);
         assert_int_equal(map.kind, ZMAP_MAP_COPY);
         assert_int_equal(map.size, 100000);
         assert_memory_equal(map.data, data, 100000);
@@ -473,7 +910,7 @@ a_real_file_that_cannot_be_mapped_is_copied(void **state)
     len = read(fd, line, sizeof(line));
     assert_true(len > 1);
 
-    assert_int_equal(zmap_map_open(&map, fd, (uint64_t) len), ZMAP_OK);
+    assert_int_equal(open_map(&map, fd, (uint64_t) len), ZMAP_OK);
     assert_int_equal(map.kind, ZMAP_MAP_COPY);
     assert_int_equal(map.size, len);
     assert_memory_equal(map.data, line, len);
@@ -641,7 +1078,7 @@ copy_a_big_file(void)
 {
     zmap_map_t  map;
 
-    if (zmap_map_open(&map, big_file, BIG) != ZMAP_NOMEM) {
+    if (open_map(&map, big_file, BIG) != ZMAP_NOMEM) {
         _exit(1);
     }
 }
@@ -660,7 +1097,7 @@ a_copy_without_memory_is_refused(void **state)
 
     assert_int_equal(without_memory(copy_a_big_file), 0);
 
-    assert_int_equal(zmap_map_open(&map, big_file, BIG), ZMAP_OK);
+    assert_int_equal(open_map(&map, big_file, BIG), ZMAP_OK);
     zmap_map_close(&map);
     assert_int_equal(close(big_file), 0);
 }
@@ -678,6 +1115,14 @@ main(void)
         cmocka_unit_test(young_versions_are_racy),
         cmocka_unit_test_setup(a_file_is_mapped, no_faults),
         cmocka_unit_test_setup(closing_unmaps, no_faults),
+        cmocka_unit_test_setup(advice_is_given_and_never_an_error, no_faults),
+        cmocka_unit_test_setup(huge_maps_are_aligned_and_unmapped_exactly,
+                               no_faults),
+        cmocka_unit_test_setup(without_aligned_addresses_a_file_is_mapped,
+                               no_faults),
+        cmocka_unit_test_setup(dropped_pages_come_back, no_faults),
+        cmocka_unit_test_setup(huge_pages_of_all_kinds_count, no_faults),
+        cmocka_unit_test_setup(huge_pages_of_a_file_are_counted, no_faults),
         cmocka_unit_test_setup(an_empty_file_is_never_mapped, no_faults),
         cmocka_unit_test_setup(a_file_without_mmap_is_copied, no_faults),
         cmocka_unit_test_setup(a_real_file_that_cannot_be_mapped_is_copied,
