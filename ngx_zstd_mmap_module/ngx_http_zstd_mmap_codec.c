@@ -14,8 +14,7 @@
 
 typedef struct {
     zmap_decoder_t  *decoder;
-    const u_char    *src;
-    size_t           src_size;
+    zmap_piece_t     src;
     u_char          *dst;
     size_t           size;
     size_t           produced;
@@ -173,7 +172,7 @@ ngx_http_zstd_mmap_body_job(void *data)
     ngx_http_zstd_mmap_decode_job_t *job = data;
 
     return zmap_decode_all(job->decoder, job->dst, job->size,
-                           job->src, job->src_size);
+                           job->src.data, job->src.size);
 }
 
 
@@ -208,7 +207,7 @@ ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx, u_char *dst,
     ngx_http_zstd_mmap_decode_job_t  job;
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "zstd mmap: step in:%uz out:%uL",
+                   "zstd mmap: step in:%uL out:%uL",
                    zmap_decode_consumed(ctx->decoder),
                    zmap_decode_total(ctx->decoder));
 
@@ -221,7 +220,7 @@ ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx, u_char *dst,
     rc = ngx_http_zstd_mmap_guarded(ctx, ngx_http_zstd_mmap_step_job, &job);
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "zstd mmap: step rc:%d produced:%uz in:%uz",
+                   "zstd mmap: step rc:%d produced:%uz in:%uL",
                    rc, job.produced, zmap_decode_consumed(ctx->decoder));
 
     *produced = job.produced;
@@ -245,7 +244,7 @@ ngx_http_zstd_mmap_step_job(void *data)
 {
     ngx_http_zstd_mmap_decode_job_t *job = data;
 
-    return zmap_decode_step(job->decoder, job->src, job->dst, job->size,
+    return zmap_decode_step(job->decoder, &job->src, job->dst, job->size,
                             &job->produced);
 }
 
@@ -280,14 +279,15 @@ ngx_http_zstd_mmap_set_source(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_decode_job_t *job)
 {
     job->decoder = ctx->decoder;
+    job->src.offset = 0;
 
     if (ctx->segment.data) {
-        job->src = ctx->segment.data;
-        job->src_size = ctx->segment.size;
+        job->src.data = ctx->segment.data;
+        job->src.size = ctx->segment.size;
 
     } else {
-        job->src = ctx->file->map.data;
-        job->src_size = ctx->file->map.size;
+        job->src.data = ctx->file->map.data;
+        job->src.size = ctx->file->map.size;
     }
 }
 

@@ -17,12 +17,17 @@
 #include "zmap_frame.h"
 
 
+_Static_assert(ZMAP_DECODE_PIECE_MIN >= ZMAP_FRAME_HEADER_MAX
+               && ZMAP_DECODE_PIECE_MIN >= ZMAP_FRAME_SKIP_MIN,
+               "a piece holds the header of a frame");
+
+
 struct zmap_decoder_s {
     ZSTD_DCtx       *dctx;
     zmap_decoder_t  *next;      /* idle */
     size_t           kept;      /* bytes it was counted with, idle */
-    size_t           size;      /* of the body, coded bytes */
-    size_t           pos;       /* coded bytes consumed */
+    uint64_t         size;      /* of the body, coded bytes */
+    uint64_t         pos;       /* coded bytes consumed */
     uint64_t         total;     /* decoded bytes */
     uint64_t         limit;
     zmap_rc_e        rc;        /* of the body so far; final unless AGAIN */
@@ -40,12 +45,20 @@ struct zmap_decoders_s {
 static zmap_decoder_t *zmap_decoder_create(void);
 static void zmap_decoder_free(zmap_decoder_t *decoder);
 static zmap_rc_e zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst,
-    size_t dst_size, const uint8_t *src);
-static zmap_rc_e zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
-    ZSTD_outBuffer *out);
-static size_t zmap_decode_step_end(const zmap_decoder_t *decoder);
-static zmap_rc_e zmap_decode_piece(zmap_decoder_t *decoder,
-    const uint8_t *src, size_t end, ZSTD_outBuffer *out);
+    size_t dst_size, const uint8_t *src, size_t src_size);
+static int zmap_decode_piece_holds(const zmap_decoder_t *decoder,
+    const zmap_piece_t *piece);
+static zmap_rc_e zmap_decode_run(zmap_decoder_t *decoder,
+    const zmap_piece_t *piece, ZSTD_outBuffer *out);
+static uint64_t zmap_decode_step_end(const zmap_decoder_t *decoder);
+static zmap_rc_e zmap_decode_skip(zmap_decoder_t *decoder,
+    const zmap_piece_t *piece, uint64_t end);
+static size_t zmap_decode_input(const zmap_decoder_t *decoder,
+    const zmap_piece_t *piece, uint64_t end);
+static size_t zmap_decode_held(const zmap_decoder_t *decoder,
+    const zmap_piece_t *piece);
+static zmap_rc_e zmap_decode_some(zmap_decoder_t *decoder,
+    const zmap_piece_t *piece, size_t len, ZSTD_outBuffer *out);
 static int zmap_decode_window_log(uint64_t window_max);
 static zmap_rc_e zmap_decode_error(size_t code);
 
@@ -150,13 +163,13 @@ zmap_decode_all(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
 
     decoder->size = src_size;
     decoder->rc = zmap_decode_frames(decoder, dst_size ? dst : &none,
-                                     dst_size, src);
+                                     dst_size, src, src_size);
     return decoder->rc;
 }
 
 
 zmap_rc_e
-zmap_decode_begin(zmap_decoder_t *decoder, size_t src_size,
+zmap_decode_begin(zmap_decoder_t *decoder, uint64_t src_size,
     uint64_t window_max, uint64_t limit)
 {
     size_t  code;
@@ -178,8 +191,8 @@ zmap_decode_begin(zmap_decoder_t *decoder, size_t src_size,
 
 
 zmap_rc_e
-zmap_decode_step(zmap_decoder_t *decoder, const uint8_t *src, uint8_t *dst,
-    size_t dst_size, size_t *produced)
+zmap_decode_step(zmap_decoder_t *decoder, const zmap_piece_t *piece,
+    uint8_t *dst, size_t dst_size, size_t *produced)
 {
     ZSTD_outBuffer  out;
 
@@ -191,11 +204,15 @@ zmap_decode_step(zmap_decoder_t *decoder, const uint8_t *src, uint8_t *dst,
         return decoder->rc;
     }
 
+    if (!zmap_decode_piece_holds(decoder, piece)) {
+        return ZMAP_OVERFLOW;
+    }
+
     out.dst = dst;
     out.size = dst_size;
     out.pos = 0;
 
-    decoder->rc = zmap_decode_run(decoder, src, &out);
+    decoder->rc = zmap_decode_run(decoder, piece, &out);
 
     *produced = out.pos;
 
@@ -210,7 +227,7 @@ zmap_decode_total(const zmap_decoder_t *decoder)
 }
 
 
-size_t
+uint64_t
 zmap_decode_consumed(const zmap_decoder_t *decoder)
 {
     return decoder->pos;
@@ -255,33 +272,35 @@ zmap_decoder_free(zmap_decoder_t *decoder)
 
 static zmap_rc_e
 zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
-    const uint8_t *src)
+    const uint8_t *src, size_t src_size)
 {
-    size_t     coded, decoded, done;
+    size_t     pos, coded, decoded, done;
     zmap_rc_e  rc;
 
     done = 0;
 
     for ( ;; ) {
-        rc = zmap_frame_skip(src, decoder->size, decoder->size,
+        pos = (size_t) decoder->pos;
+
+        rc = zmap_frame_skip(src + pos, src_size - pos, src_size, src_size,
                              &decoder->pos);
         if (rc != ZMAP_OK) {
             return rc;
         }
 
-        if (decoder->pos == decoder->size) {
+        pos = (size_t) decoder->pos;
+
+        if (pos == src_size) {
             return done == dst_size ? ZMAP_OK : ZMAP_CONTENT_SIZE;
         }
 
-        coded = ZSTD_findFrameCompressedSize(src + decoder->pos,
-                                             decoder->size - decoder->pos);
+        coded = ZSTD_findFrameCompressedSize(src + pos, src_size - pos);
         if (ZSTD_isError(coded)) {
             return zmap_decode_error(coded);
         }
 
         decoded = ZSTD_decompressDCtx(decoder->dctx, dst + done,
-                                      dst_size - done, src + decoder->pos,
-                                      coded);
+                                      dst_size - done, src + pos, coded);
         if (ZSTD_isError(decoded)) {
             return zmap_decode_error(decoded);
         }
@@ -293,11 +312,33 @@ zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
 }
 
 
+/* the piece has the next byte and enough from there on */
+
+static int
+zmap_decode_piece_holds(const zmap_decoder_t *decoder,
+    const zmap_piece_t *piece)
+{
+    size_t  held;
+
+    if (piece->offset > decoder->pos
+        || decoder->pos - piece->offset > piece->size)
+    {
+        return 0;
+    }
+
+    held = zmap_decode_held(decoder, piece);
+
+    return held >= ZMAP_DECODE_PIECE_MIN
+           || held == decoder->size - decoder->pos;
+}
+
+
 static zmap_rc_e
-zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
+zmap_decode_run(zmap_decoder_t *decoder, const zmap_piece_t *piece,
     ZSTD_outBuffer *out)
 {
-    size_t     end;
+    size_t     len;
+    uint64_t   end;
     zmap_rc_e  rc;
 
     end = zmap_decode_step_end(decoder);
@@ -305,7 +346,7 @@ zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
     for ( ;; ) {
 
         if (!decoder->inside) {
-            rc = zmap_frame_skip(src, decoder->size, end, &decoder->pos);
+            rc = zmap_decode_skip(decoder, piece, end);
             if (rc != ZMAP_OK) {
                 return rc;
             }
@@ -324,11 +365,13 @@ zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
             return ZMAP_AGAIN;
         }
 
-        if (decoder->pos >= end && end < decoder->size) {
+        len = zmap_decode_input(decoder, piece, end);
+
+        if (len == 0 && decoder->pos < decoder->size) {
             return ZMAP_AGAIN;
         }
 
-        rc = zmap_decode_piece(decoder, src, end, out);
+        rc = zmap_decode_some(decoder, piece, len, out);
         if (rc != ZMAP_OK) {
             return rc;
         }
@@ -336,7 +379,7 @@ zmap_decode_run(zmap_decoder_t *decoder, const uint8_t *src,
 }
 
 
-static size_t
+static uint64_t
 zmap_decode_step_end(const zmap_decoder_t *decoder)
 {
     if (decoder->size - decoder->pos <= ZMAP_DECODE_STEP_INPUT) {
@@ -348,24 +391,88 @@ zmap_decode_step_end(const zmap_decoder_t *decoder)
 
 
 static zmap_rc_e
-zmap_decode_piece(zmap_decoder_t *decoder, const uint8_t *src, size_t end,
-    ZSTD_outBuffer *out)
+zmap_decode_skip(zmap_decoder_t *decoder, const zmap_piece_t *piece,
+    uint64_t end)
 {
-    size_t         left, consumed, produced;
+    if (decoder->pos >= end) {
+        return ZMAP_OK;
+    }
+
+    return zmap_frame_skip(piece->data + (decoder->pos - piece->offset),
+                           zmap_decode_held(decoder, piece), decoder->size,
+                           end, &decoder->pos);
+}
+
+
+/* the coded bytes for libzstd's next call; only a header goes beyond end */
+
+static size_t
+zmap_decode_input(const zmap_decoder_t *decoder, const zmap_piece_t *piece,
+    uint64_t end)
+{
+    size_t    held;
+    uint64_t  rest;
+
+    if (decoder->pos >= end) {
+        return 0;
+    }
+
+    rest = end - decoder->pos;
+    held = zmap_decode_held(decoder, piece);
+
+    if (!decoder->inside) {
+
+        if (held < ZMAP_DECODE_PIECE_MIN
+            && held < decoder->size - decoder->pos)
+        {
+            return 0;
+        }
+
+        if (rest < ZMAP_DECODE_PIECE_MIN) {
+            rest = ZMAP_DECODE_PIECE_MIN;
+        }
+    }
+
+    return held < rest ? held : (size_t) rest;
+}
+
+
+/* bytes of the body that the piece has from the next one on */
+
+static size_t
+zmap_decode_held(const zmap_decoder_t *decoder, const zmap_piece_t *piece)
+{
+    uint64_t  held, left;
+
+    if (decoder->pos - piece->offset > piece->size) {
+        return 0;
+    }
+
+    held = piece->size - (decoder->pos - piece->offset);
+    left = decoder->size - decoder->pos;
+
+    return (size_t) (held < left ? held : left);
+}
+
+
+static zmap_rc_e
+zmap_decode_some(zmap_decoder_t *decoder, const zmap_piece_t *piece,
+    size_t len, ZSTD_outBuffer *out)
+{
+    size_t         left, produced;
     ZSTD_inBuffer  in;
 
-    in.src = src;
-    in.size = end;
-    in.pos = decoder->pos;
+    in.src = piece->data + (decoder->pos - piece->offset);
+    in.size = len;
+    in.pos = 0;
 
     produced = out->pos;
 
     left = ZSTD_decompressStream(decoder->dctx, out, &in);
 
     produced = out->pos - produced;
-    consumed = in.pos - decoder->pos;
 
-    decoder->pos = in.pos;
+    decoder->pos += in.pos;
     decoder->total += produced;
 
     if (ZSTD_isError(left)) {
@@ -376,8 +483,8 @@ zmap_decode_piece(zmap_decoder_t *decoder, const uint8_t *src, size_t end,
         return ZMAP_TOO_LARGE;
     }
 
-    if (produced == 0 && consumed == 0) {
-        return in.pos == in.size ? ZMAP_TRUNCATED : ZMAP_CORRUPT;
+    if (produced == 0 && in.pos == 0) {
+        return len == 0 ? ZMAP_TRUNCATED : ZMAP_CORRUPT;
     }
 
     decoder->inside = (left != 0);

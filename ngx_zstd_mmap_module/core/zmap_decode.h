@@ -21,12 +21,29 @@ ZMAP_BEGIN
 
 typedef struct zmap_decoder_s  zmap_decoder_t;
 
+/* coded bytes [offset, offset + size) of a body */
+
+typedef struct {
+    const uint8_t  *data;
+    uint64_t        offset;
+    size_t          size;
+} zmap_piece_t;
+
+
 /* the free list of decoders of a worker */
 typedef struct zmap_decoders_s  zmap_decoders_t;
 
 
-/* coded bytes that one step takes at most, so that it ends soon */
+/* coded bytes after which a step ends, so that it ends soon */
 #define ZMAP_DECODE_STEP_INPUT    (1024 * 1024)
+
+/*
+ * What a piece must hold that does not reach the end of the body: the longest
+ * frame header.  libzstd is never given a part of one, since it may then take
+ * the rest for a skippable frame: it looks for the size of the frame at the
+ * begin of the input of the call that completes the header.
+ */
+#define ZMAP_DECODE_PIECE_MIN     18
 
 /* idle decoders above either are freed when they are put back */
 #define ZMAP_DECODERS_IDLE        16
@@ -64,36 +81,46 @@ zmap_rc_e zmap_decode_all(zmap_decoder_t *decoder, uint8_t *dst,
 /*
  * Begins a body of src_size coded bytes that is decoded step by step.
  * window_max: the largest Window_Size to decode, bytes, rounded up to a power
- * of two (memory of that size is taken; a frame that fits into dst whole takes
- * none and is not held to it); limit: the largest decoded size, bytes, 0 for
+ * of two (memory of that size is taken; a frame that fits into dst whole, and
+ * lies whole in the piece and in the step, takes none and is not held to it);
+ * limit: the largest decoded size, bytes, 0 for
  * none.
  * ZMAP_OK or ZMAP_NOMEM.
  */
-zmap_rc_e zmap_decode_begin(zmap_decoder_t *decoder, size_t src_size,
+zmap_rc_e zmap_decode_begin(zmap_decoder_t *decoder, uint64_t src_size,
     uint64_t window_max, uint64_t limit);
 
 /*
- * Decodes the next bytes of the body into dst[0..dst_size); src is the same
- * whole input at each call.  *produced says how many bytes came, also with an
- * error.
+ * Decodes the next bytes of the body into dst[0..dst_size).  The piece begins
+ * at or before zmap_decode_consumed() and holds ZMAP_DECODE_PIECE_MIN bytes
+ * from there on, or all up to the end of the body; bytes behind that end do not
+ * count.  The whole body is such a piece for every step.  *produced says how
+ * many bytes came, also with an error.
  *
- * ZMAP_AGAIN: dst is full, or ZMAP_DECODE_STEP_INPUT coded bytes were taken
- * (then *produced may be less, even 0), and the body goes on, though it may
- * turn out to have ended.  ZMAP_OK: the body is complete; the
- * last frame ended exactly at the end of src.  Else as zmap_decode_all(), or
- * ZMAP_WINDOW, or ZMAP_TOO_LARGE: more than limit bytes (*produced then counts
- * those beyond it too).  A call that makes no progress ends with ZMAP_CORRUPT,
- * never with a spin.  Once the body is complete or failed, further calls return
- * the same code and no bytes.
+ * ZMAP_AGAIN: dst is full, or ZMAP_DECODE_STEP_INPUT coded bytes were taken, or
+ * fewer than ZMAP_DECODE_PIECE_MIN are left in the piece (then *produced may be
+ * less than dst_size, even 0), and the body goes on, though it may turn out to
+ * have ended.  The content of skippable frames is not looked at: the next byte
+ * to decode may then lie far behind the piece.  ZMAP_OK: the body is complete;
+ * the last frame ended exactly at its end.  ZMAP_OVERFLOW: the piece is not as
+ * described; nothing was done, and the body may go on with a better one.
+ *
+ * Else as zmap_decode_all(), or ZMAP_WINDOW, or ZMAP_TOO_LARGE: more than limit
+ * bytes (*produced then counts those beyond it too).  Of a frame with a wrong
+ * content size it may depend on the piece and on dst whether it is
+ * ZMAP_CONTENT_SIZE, ZMAP_CHECKSUM or ZMAP_CORRUPT.  A call that makes no
+ * progress ends with ZMAP_CORRUPT, never with a spin.  Once the body is
+ * complete or failed, further calls return the same code and no bytes, whatever
+ * the piece.
  */
-zmap_rc_e zmap_decode_step(zmap_decoder_t *decoder, const uint8_t *src,
+zmap_rc_e zmap_decode_step(zmap_decoder_t *decoder, const zmap_piece_t *piece,
     uint8_t *dst, size_t dst_size, size_t *produced);
 
 /* decoded bytes of the current body so far */
 uint64_t zmap_decode_total(const zmap_decoder_t *decoder);
 
 /* coded bytes of the current body consumed so far */
-size_t zmap_decode_consumed(const zmap_decoder_t *decoder);
+uint64_t zmap_decode_consumed(const zmap_decoder_t *decoder);
 
 
 ZMAP_END

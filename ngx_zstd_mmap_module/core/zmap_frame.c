@@ -14,7 +14,7 @@
 #define ZMAP_FRAME_HEADER_MIN    5          /* magic number and descriptor */
 #define ZMAP_SKIPPABLE_MAGIC     0x184d2a50u
 #define ZMAP_SKIPPABLE_VARIANT   0x0000000fu
-#define ZMAP_SKIPPABLE_HEADER    8
+#define ZMAP_SKIPPABLE_HEADER    ZMAP_FRAME_SKIP_MIN
 #define ZMAP_BLOCK_HEADER        3
 #define ZMAP_CHECKSUM_SIZE       4
 #define ZMAP_FRAME_INDEX_FIRST   4          /* entries of the first growth */
@@ -45,6 +45,8 @@ typedef struct {
 } zmap_block_t;
 
 
+static zmap_rc_e zmap_frame_skip_one(const uint8_t *data, size_t len,
+    uint64_t left, uint64_t *size);
 static zmap_rc_e zmap_frame_skippable(const uint8_t *p, uint64_t left,
     uint64_t *size);
 static int zmap_frame_magic(const uint8_t *data, size_t len, uint32_t magic,
@@ -116,32 +118,26 @@ zmap_frame_header(const uint8_t *data, size_t len,
 
 
 zmap_rc_e
-zmap_frame_skip(const uint8_t *data, size_t size, size_t end, size_t *pos)
+zmap_frame_skip(const uint8_t *data, size_t len, uint64_t size, uint64_t end,
+    uint64_t *pos)
 {
-    size_t     left;
+    size_t     n;
     uint64_t   frame;
     zmap_rc_e  rc;
 
     while (*pos < end) {
-        left = size - *pos;
+        rc = zmap_frame_skip_one(data, len, size - *pos, &frame);
 
-        if (zmap_frame_magic(data + *pos, left, ZMAP_FRAME_MAGIC, 0)) {
-            return left < ZMAP_MAGIC_SIZE ? ZMAP_TRUNCATED : ZMAP_OK;
-        }
-
-        if (!zmap_frame_magic(data + *pos, left, ZMAP_SKIPPABLE_MAGIC,
-                              ZMAP_SKIPPABLE_VARIANT))
-        {
-            return ZMAP_MAGIC;
-        }
-
-        rc = zmap_frame_skippable(data + *pos, left, &frame);
-
-        if (rc != ZMAP_OK) {
+        if (rc != ZMAP_OK || frame == 0) {
             return rc;
         }
 
-        *pos += (size_t) frame;
+        *pos += frame;
+
+        n = frame < len ? (size_t) frame : len;
+
+        data += n;
+        len -= n;
     }
 
     return ZMAP_OK;
@@ -209,6 +205,31 @@ void
 zmap_walk_free(zmap_walk_t *walk)
 {
     zmap_index_drop(walk);
+}
+
+
+/* the size of the skippable frame that begins data, or 0 for a zstd frame */
+
+static zmap_rc_e
+zmap_frame_skip_one(const uint8_t *data, size_t len, uint64_t left,
+    uint64_t *size)
+{
+    if (len < left && len < ZMAP_FRAME_SKIP_MIN) {
+        return ZMAP_AGAIN;
+    }
+
+    if (zmap_frame_magic(data, len, ZMAP_FRAME_MAGIC, 0)) {
+        *size = 0;
+        return left < ZMAP_MAGIC_SIZE ? ZMAP_TRUNCATED : ZMAP_OK;
+    }
+
+    if (!zmap_frame_magic(data, len, ZMAP_SKIPPABLE_MAGIC,
+                          ZMAP_SKIPPABLE_VARIANT))
+    {
+        return ZMAP_MAGIC;
+    }
+
+    return zmap_frame_skippable(data, left, size);
 }
 
 

@@ -27,6 +27,7 @@ ZMAP_BEGIN
 
 
 #define ZMAP_FRAME_HEADER_MAX  18           /* with the magic number */
+#define ZMAP_FRAME_SKIP_MIN    8            /* a skippable frame's header */
 #define ZMAP_BLOCK_MAX         (128 * 1024) /* RFC 8878, 3.1.1.2.4 */
 
 /* more frames than this are walked but not indexed: 16 MiB of entries */
@@ -96,12 +97,17 @@ zmap_rc_e zmap_frame_header(const uint8_t *data, size_t len,
     zmap_frame_header_t *header);
 
 /*
- * Moves *pos over the skippable frames of data[0..size) that begin before end:
- * to a zstd frame, to size, or to whatever begins at or behind end.  ZMAP_OK,
- * or ZMAP_MAGIC, ZMAP_TRUNCATED with *pos at what is wrong.
+ * Moves *pos over the skippable frames of a file of size bytes that begin
+ * before end: to a zstd frame, to size, or to whatever begins at or behind end.
+ * data[0..len) are the bytes of the file from *pos on, not beyond size, and
+ * need not be all of them: the content of skippable frames is jumped over.
+ *
+ * ZMAP_OK; ZMAP_AGAIN: fewer than ZMAP_FRAME_SKIP_MIN bytes from *pos on are in
+ * data, and not the rest of the file, or *pos lies behind data; ZMAP_MAGIC,
+ * ZMAP_TRUNCATED, with *pos at what is wrong.
  */
-zmap_rc_e zmap_frame_skip(const uint8_t *data, size_t size, size_t end,
-    size_t *pos);
+zmap_rc_e zmap_frame_skip(const uint8_t *data, size_t len, uint64_t size,
+    uint64_t end, uint64_t *pos);
 
 /* prepares the walk of a file of size bytes; allocates nothing */
 void zmap_walk_init(zmap_walk_t *walk, uint64_t size);

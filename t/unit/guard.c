@@ -830,20 +830,21 @@ decode_whole(void *data)
 static zmap_rc_e
 decode_in_steps(void *data)
 {
-    job_t      *job = data;
-    size_t      done, n;
-    zmap_rc_e   rc;
+    job_t         *job = data;
+    size_t         done, n;
+    zmap_rc_e      rc;
+    zmap_piece_t   piece = { job->src, 0, job->src_size };
 
     done = 0;
 
     do {
         n = job->dst_size - done < job->step ? job->dst_size - done : job->step;
-        rc = zmap_decode_step(job->decoder, job->src, job->dst + done, n, &n);
+        rc = zmap_decode_step(job->decoder, &piece, job->dst + done, n, &n);
         done += n;
     } while (rc == ZMAP_AGAIN && done < job->dst_size);
 
     if (rc == ZMAP_AGAIN) {
-        rc = zmap_decode_step(job->decoder, job->src, job->dst, 0, &n);
+        rc = zmap_decode_step(job->decoder, &piece, job->dst, 0, &n);
     }
 
     return rc;
