@@ -303,15 +303,13 @@ fault_misaligned(int fd, void *buf, size_t size, off_t offset)
 }
 
 
-ssize_t
-pread(int fd, void *buf, size_t size, off_t offset)
+static ssize_t
+fault_pread(const fault_orders_t *orders,
+    ssize_t (*real)(int, void *, size_t, off_t), int fd, void *buf,
+    size_t size, off_t offset)
 {
-    ssize_t                n;
-    const fault_orders_t  *orders;
+    ssize_t  n;
 
-    FAULT_NEXT(pread)
-
-    orders = FAULT_DUE(FAULT_PREAD);
     if (fault_fails(orders)) {
         return -1;
     }
@@ -329,6 +327,26 @@ pread(int fd, void *buf, size_t size, off_t offset)
     fault_after(orders);
 
     return n;
+}
+
+
+ssize_t
+pread(int fd, void *buf, size_t size, off_t offset)
+{
+    FAULT_NEXT(pread)
+
+    return fault_pread(FAULT_DUE(FAULT_PREAD), real, fd, buf, size, offset);
+}
+
+
+/* what pread() is where _FILE_OFFSET_BITS is 64, as in nginx */
+
+ssize_t
+pread64(int fd, void *buf, size_t size, off64_t offset)
+{
+    FAULT_NEXT(pread64)
+
+    return fault_pread(FAULT_DUE(FAULT_PREAD), real, fd, buf, size, offset);
 }
 
 
