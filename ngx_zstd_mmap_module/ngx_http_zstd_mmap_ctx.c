@@ -59,17 +59,24 @@ ngx_http_zstd_mmap_find_ctx(ngx_http_request_t *r)
 
 
 void
-ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_put_decoder(ngx_http_zstd_mmap_ctx_t *ctx)
 {
     if (ctx->decoder) {
         zmap_decoder_put(ctx->worker->decoders, ctx->decoder);
         ctx->decoder = NULL;
     }
+}
 
-    if (ctx->chunks) {
-        ctx->worker->streaming -= ctx->chunks->size;
-        zmap_bodies_release(ctx->worker->bodies, ctx->chunks);
-        ctx->chunks = NULL;
+
+void
+ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_put_decoder(ctx);
+
+    if (ctx->pieces) {
+        ctx->worker->streaming -= ctx->pieces->size;
+        zmap_bodies_release(ctx->worker->bodies, ctx->pieces);
+        ctx->pieces = NULL;
     }
 
     if (ctx->body) {
@@ -87,6 +94,7 @@ ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     ctx->size = -1;
+    ctx->dropped = 0;
 }
 
 

@@ -255,6 +255,41 @@ ngx_http_zstd_mmap_keep_file(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
+zmap_rc_e
+ngx_http_zstd_mmap_check_file(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e     rc;
+    zmap_file_t  *file;
+
+    file = ctx->file;
+
+    rc = zmap_version_check(&file->version, ctx->of.fd);
+
+    if (rc == ZMAP_TOUCHED) {
+
+        /*
+         * Content_Checksum tells better than a ctime whether bytes changed,
+         * but only of a body that is one frame: several frames may each be
+         * right and of two versions.
+         */
+
+        if (file->verdict == ZMAP_OK && file->walk.frames.checksum
+            && file->walk.frames.frames == 1)
+        {
+            return ZMAP_OK;
+        }
+
+        rc = ZMAP_CHANGED;
+    }
+
+    if (rc == ZMAP_CHANGED) {
+        ngx_http_zstd_mmap_forget_file(ctx);
+    }
+
+    return rc;
+}
+
+
 void
 ngx_http_zstd_mmap_forget_file(ngx_http_zstd_mmap_ctx_t *ctx)
 {

@@ -6,12 +6,12 @@
 
 #include "ngx_http_zstd_mmap_handler.h"
 #include "ngx_http_zstd_mmap_codec.h"
+#include "ngx_http_zstd_mmap_decoded.h"
 #include "ngx_http_zstd_mmap_error.h"
 #include "ngx_http_zstd_mmap_file.h"
+#include "ngx_http_zstd_mmap_frames.h"
 #include "ngx_http_zstd_mmap_header.h"
-#include "ngx_http_zstd_mmap_send.h"
 #include "ngx_http_zstd_mmap_stats.h"
-#include "ngx_http_zstd_mmap_stream.h"
 
 #include "core/zmap_accept.h"
 
@@ -323,7 +323,7 @@ ngx_http_zstd_mmap_serve_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
         ngx_http_zstd_mmap_count(limited);
     }
 
-    return ngx_http_zstd_mmap_send_stream(ctx);
+    return ngx_http_zstd_mmap_stream_decoded(ctx);
 }
 
 

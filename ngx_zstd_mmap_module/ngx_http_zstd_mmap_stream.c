@@ -1,103 +1,140 @@
 
 /*
- * Streamed replies.
+ * Replies in pieces.
  *
- * The client's pace is the decoder's: a chunk is decoded when one is free, and
- * a chunk is free when the filters have consumed it.  One turn of the event
- * loop decodes a bounded amount; then the connection's write event is posted
- * for the next turn, since an edge-triggered socket that took everything
- * raises no event.  While the request rests a timer runs, so that a worker
- * that shuts down waits for it.
+ * The client's pace is that of the source: a piece is made when a buffer is
+ * free, and a buffer is free when the filters have consumed it.  One turn of
+ * the event loop does a bounded amount of work; then the connection's write
+ * event is posted for the next turn, since an edge-triggered socket that took
+ * everything raises no event.  While the request rests a timer runs, so that
+ * a worker that shuts down waits for it.
  */
 
 
 #include "ngx_http_zstd_mmap_stream.h"
-#include "ngx_http_zstd_mmap_codec.h"
 #include "ngx_http_zstd_mmap_error.h"
-#include "ngx_http_zstd_mmap_header.h"
-#include "ngx_http_zstd_mmap_stats.h"
+
+#include "core/zmap_read.h"
 
 
-#define NGX_HTTP_ZSTD_MMAP_CHUNKS  2
+#define NGX_HTTP_ZSTD_MMAP_PIECES  2
 
-/* decoded bytes of one turn; one chunk at least */
+/* bytes of one turn; one piece at least */
 #define NGX_HTTP_ZSTD_MMAP_TURN    (1024 * 1024)
 
 
-typedef struct {
-    ngx_http_zstd_mmap_ctx_t  *ctx;
+struct ngx_http_zstd_mmap_stream_s {
+    ngx_http_zstd_mmap_ctx_t    *ctx;
+    ngx_http_zstd_mmap_fill_pt   fill;
 
-    ngx_chain_t               *free;
-    ngx_chain_t               *busy;
-    size_t                     chunk;     /* bytes */
+    ngx_chain_t                 *free;
+    ngx_chain_t                 *busy;
+    size_t                       room;      /* bytes of a piece */
 
-    size_t                     taken;     /* coded bytes of the last step */
+    unsigned                     started:1; /* some of the body was made */
+    unsigned                     last:1;    /* the end went to the filters */
+    unsigned                     failed:1;  /* the filters did not take it */
+    unsigned                     resumed:1; /* the handler has run */
+};
 
-    unsigned                   last:1;    /* the end went to the filters */
-    unsigned                   failed:1;  /* the filters did not take it */
-    unsigned                   resumed:1; /* the handler has run */
-} ngx_http_zstd_mmap_stream_t;
 
-
-static ngx_http_zstd_mmap_stream_t *ngx_http_zstd_mmap_create_stream(
-    ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_cleanup_stream(void *data);
-static u_char *ngx_http_zstd_mmap_alloc_chunks(ngx_http_zstd_mmap_ctx_t *ctx,
+static u_char *ngx_http_zstd_mmap_alloc_pieces(ngx_http_zstd_mmap_ctx_t *ctx,
     size_t size);
-static zmap_rc_e ngx_http_zstd_mmap_begin_stream(
-    ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_int_t ngx_http_zstd_mmap_pass_hole(
+    ngx_http_zstd_mmap_stream_t *stream, off_t hole);
 static void ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r);
 static void ngx_http_zstd_mmap_keep_reading(ngx_http_request_t *r);
 static void ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream);
-static ngx_int_t ngx_http_zstd_mmap_pass_chunk(
-    ngx_http_zstd_mmap_stream_t *stream);
-static zmap_rc_e ngx_http_zstd_mmap_fill_chunk(
-    ngx_http_zstd_mmap_stream_t *stream, ngx_buf_t *b);
+static ngx_int_t ngx_http_zstd_mmap_pass_piece(
+    ngx_http_zstd_mmap_stream_t *stream, size_t *work);
+static zmap_rc_e ngx_http_zstd_mmap_make_piece(
+    ngx_http_zstd_mmap_stream_t *stream, ngx_buf_t *b, size_t *work);
 static ngx_uint_t ngx_http_zstd_mmap_is_replaced(
     ngx_http_zstd_mmap_stream_t *stream);
 static ngx_uint_t ngx_http_zstd_mmap_is_blocked(
     ngx_http_zstd_mmap_stream_t *stream);
-static void ngx_http_zstd_mmap_end_stream(ngx_http_zstd_mmap_stream_t *stream);
 static void ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r,
     ngx_uint_t post);
 
 
-ngx_int_t
-ngx_http_zstd_mmap_send_stream(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_stream_t *
+ngx_http_zstd_mmap_create_stream(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_fill_pt fill, size_t room)
 {
-    zmap_rc_e                     zrc;
-    ngx_int_t                     rc;
+    u_char                       *p;
+    ngx_buf_t                    *b;
+    ngx_uint_t                    i;
+    ngx_chain_t                  *cl;
+    ngx_pool_cleanup_t           *cln;
     ngx_http_request_t           *r;
     ngx_http_zstd_mmap_stream_t  *stream;
 
     r = ctx->request;
 
-    if (r->method == NGX_HTTP_HEAD || r->header_only) {
-        return ngx_http_zstd_mmap_send_decoded_header(ctx, 0);
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_zstd_mmap_stream_t));
+    if (cln == NULL) {
+        return NULL;
     }
 
-    stream = ngx_http_zstd_mmap_create_stream(ctx);
-    if (stream == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    stream = cln->data;
+    ngx_memzero(stream, sizeof(ngx_http_zstd_mmap_stream_t));
+
+    stream->ctx = ctx;
+    cln->handler = ngx_http_zstd_mmap_cleanup_stream;
+
+    stream->fill = fill;
+    stream->room = room;
+
+    p = NULL;
+
+    if (room) {
+        p = ngx_http_zstd_mmap_alloc_pieces(ctx, room);
+        if (p == NULL) {
+            return NULL;
+        }
     }
 
-    zrc = ngx_http_zstd_mmap_begin_stream(ctx);
-    if (zrc != ZMAP_OK) {
-        return ngx_http_zstd_mmap_refuse(ctx, zrc);
+    for (i = 0; i < NGX_HTTP_ZSTD_MMAP_PIECES; i++) {
+
+        b = ngx_calloc_buf(r->pool);
+        if (b == NULL) {
+            return NULL;
+        }
+
+        cl = ngx_alloc_chain_link(r->pool);
+        if (cl == NULL) {
+            return NULL;
+        }
+
+        b->start = p ? p + i * room : NULL;
+
+        cl->buf = b;
+        cl->next = stream->free;
+        stream->free = cl;
     }
 
-    rc = ngx_http_zstd_mmap_send_decoded_header(ctx, 0);
+    return stream;
+}
 
-    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
-        return rc;
-    }
+
+ngx_int_t
+ngx_http_zstd_mmap_start_stream(ngx_http_zstd_mmap_stream_t *stream,
+    off_t hole)
+{
+    ngx_http_request_t  *r;
+
+    r = stream->ctx->request;
 
     if (r == r->main) {
-        ngx_http_zstd_mmap_arm_reset(ctx);
+        ngx_http_zstd_mmap_arm_reset(stream->ctx);
     }
-    ngx_http_zstd_mmap_count(streamed);
 
     ngx_http_set_ctx(r, stream, ngx_http_zstd_mmap_module);
+
+    if (hole && ngx_http_zstd_mmap_pass_hole(stream, hole) == NGX_ERROR) {
+        return NGX_ERROR;
+    }
 
     r->write_event_handler = ngx_http_zstd_mmap_stream_handler;
 
@@ -118,60 +155,20 @@ ngx_http_zstd_mmap_send_stream(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
-static ngx_http_zstd_mmap_stream_t *
-ngx_http_zstd_mmap_create_stream(ngx_http_zstd_mmap_ctx_t *ctx)
+/* the range filter drops it unread, and counts it */
+
+static ngx_int_t
+ngx_http_zstd_mmap_pass_hole(ngx_http_zstd_mmap_stream_t *stream, off_t hole)
 {
-    u_char                         *p;
-    ngx_buf_t                      *b;
-    ngx_uint_t                      i;
-    ngx_chain_t                    *cl;
-    ngx_pool_cleanup_t             *cln;
-    ngx_http_request_t             *r;
-    ngx_http_zstd_mmap_stream_t    *stream;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    ngx_chain_t  out;
 
-    r = ctx->request;
+    out.buf = stream->free->buf;
+    out.next = NULL;
 
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_zstd_mmap_stream_t));
-    if (cln == NULL) {
-        return NULL;
-    }
+    out.buf->in_file = 1;
+    out.buf->file_last = hole;
 
-    stream = cln->data;
-    ngx_memzero(stream, sizeof(ngx_http_zstd_mmap_stream_t));
-
-    stream->ctx = ctx;
-    cln->handler = ngx_http_zstd_mmap_cleanup_stream;
-
-    zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
-
-    stream->chunk = zlcf->chunk;
-
-    p = ngx_http_zstd_mmap_alloc_chunks(ctx, stream->chunk);
-    if (p == NULL) {
-        return NULL;
-    }
-
-    for (i = 0; i < NGX_HTTP_ZSTD_MMAP_CHUNKS; i++) {
-
-        b = ngx_calloc_buf(r->pool);
-        if (b == NULL) {
-            return NULL;
-        }
-
-        cl = ngx_alloc_chain_link(r->pool);
-        if (cl == NULL) {
-            return NULL;
-        }
-
-        b->start = p + i * stream->chunk;
-
-        cl->buf = b;
-        cl->next = stream->free;
-        stream->free = cl;
-    }
-
-    return stream;
+    return ngx_http_output_filter(stream->ctx->request, &out);
 }
 
 
@@ -198,9 +195,9 @@ ngx_http_zstd_mmap_cleanup_stream(void *data)
 
 
 static u_char *
-ngx_http_zstd_mmap_alloc_chunks(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
+ngx_http_zstd_mmap_alloc_pieces(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
 {
-    size *= NGX_HTTP_ZSTD_MMAP_CHUNKS;
+    size *= NGX_HTTP_ZSTD_MMAP_PIECES;
 
     /* slow streams leave half of the buffers to bodies that fit into one */
 
@@ -208,32 +205,19 @@ ngx_http_zstd_mmap_alloc_chunks(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
         && ctx->worker->streaming
            < zmap_pool_size(ctx->worker->buffers) / 2)
     {
-        ctx->chunks = zmap_bodies_alloc(ctx->worker->bodies, size);
-        if (ctx->chunks) {
-            ctx->worker->streaming += ctx->chunks->size;
-            return ctx->chunks->data;
+        ctx->pieces = zmap_bodies_alloc(ctx->worker->bodies, size);
+        if (ctx->pieces) {
+            ctx->worker->streaming += ctx->pieces->size;
+            return ctx->pieces->data;
         }
     }
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "zstd mmap: no buffers left for chunks, malloc %uz", size);
+                   "zstd mmap: no buffers left for pieces, malloc %uz", size);
 
-    return ngx_palloc(ctx->request->pool, size);
-}
+    /* a descriptor with O_DIRECT is read into whole blocks */
 
-
-static zmap_rc_e
-ngx_http_zstd_mmap_begin_stream(ngx_http_zstd_mmap_ctx_t *ctx)
-{
-    uint64_t                        limit;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
-
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
-
-    limit = (ctx->size == -1) ? zlcf->max_size : ctx->size;
-
-    return ngx_http_zstd_mmap_decode_begin(ctx, limit);
+    return ngx_pmemalign(ctx->request->pool, size, ZMAP_READ_BLOCK);
 }
 
 
@@ -304,7 +288,7 @@ ngx_http_zstd_mmap_keep_reading(ngx_http_request_t *r)
 static void
 ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
 {
-    size_t               passed;
+    size_t               work, passed;
     ngx_int_t            rc;
     ngx_http_request_t  *r;
 
@@ -312,7 +296,7 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
     passed = 0;
 
     do {
-        rc = ngx_http_zstd_mmap_pass_chunk(stream);
+        rc = ngx_http_zstd_mmap_pass_piece(stream, &work);
 
         if (ngx_http_zstd_mmap_is_replaced(stream)) {
             /* what is sent now is not ours to vouch for */
@@ -322,7 +306,6 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
 
         if (rc == NGX_ERROR || rc > NGX_OK || stream->failed || stream->last) {
             stream->failed = (rc == NGX_ERROR);
-            ngx_http_zstd_mmap_end_stream(stream);
             ngx_http_finalize_request(r, rc);
             return;
         }
@@ -332,7 +315,7 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
             return;
         }
 
-        passed += ngx_max(stream->chunk, stream->taken);
+        passed += work;
 
     } while (passed < NGX_HTTP_ZSTD_MMAP_TURN);
 
@@ -341,7 +324,8 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
 
 
 static ngx_int_t
-ngx_http_zstd_mmap_pass_chunk(ngx_http_zstd_mmap_stream_t *stream)
+ngx_http_zstd_mmap_pass_piece(ngx_http_zstd_mmap_stream_t *stream,
+    size_t *work)
 {
     ngx_int_t            rc;
     zmap_rc_e            zrc;
@@ -350,9 +334,10 @@ ngx_http_zstd_mmap_pass_chunk(ngx_http_zstd_mmap_stream_t *stream)
 
     r = stream->ctx->request;
     out = stream->free;
+    *work = 0;
 
     if (out) {
-        zrc = ngx_http_zstd_mmap_fill_chunk(stream, out->buf);
+        zrc = ngx_http_zstd_mmap_make_piece(stream, out->buf, work);
 
         if (zrc != ZMAP_OK && zrc != ZMAP_AGAIN) {
             return ngx_http_zstd_mmap_abort(stream->ctx, zrc);
@@ -363,9 +348,7 @@ ngx_http_zstd_mmap_pass_chunk(ngx_http_zstd_mmap_stream_t *stream)
             return NGX_OK;
         }
 
-        if (stream->last && r != r->main
-            && zmap_decode_total(stream->ctx->decoder) == 0)
-        {
+        if (stream->last && r != r->main && !stream->started) {
             /* an empty part of a page is one without any buffer */
             return NGX_OK;
         }
@@ -388,30 +371,13 @@ ngx_http_zstd_mmap_pass_chunk(ngx_http_zstd_mmap_stream_t *stream)
 
 
 static zmap_rc_e
-ngx_http_zstd_mmap_fill_chunk(ngx_http_zstd_mmap_stream_t *stream,
-    ngx_buf_t *b)
+ngx_http_zstd_mmap_make_piece(ngx_http_zstd_mmap_stream_t *stream,
+    ngx_buf_t *b, size_t *work)
 {
-    size_t                     produced;
-    u_char                    *start;
-    zmap_rc_e                  zrc;
-    ngx_http_zstd_mmap_ctx_t  *ctx;
+    u_char     *start;
+    zmap_rc_e   rc;
 
-    ctx = stream->ctx;
     start = b->start;
-
-    stream->taken = zmap_decode_consumed(ctx->decoder);
-
-    zrc = ngx_http_zstd_mmap_decode_step(ctx, start, stream->chunk,
-                                         &produced);
-
-    stream->taken = zmap_decode_consumed(ctx->decoder) - stream->taken;
-
-    if (zrc != ZMAP_OK && zrc != ZMAP_AGAIN) {
-        return zrc;
-    }
-
-    ngx_http_zstd_mmap_count_bytes(decoded_produced, produced);
-    ngx_http_zstd_mmap_count_bytes(decoded_sent, produced);
 
     /* filters leave flags behind, and one of them would end the reply */
     ngx_memzero(b, sizeof(ngx_buf_t));
@@ -419,27 +385,26 @@ ngx_http_zstd_mmap_fill_chunk(ngx_http_zstd_mmap_stream_t *stream,
     b->tag = (ngx_buf_tag_t) &ngx_http_zstd_mmap_module;
     b->start = start;
     b->pos = start;
-    b->last = start + produced;
-    b->end = start + stream->chunk;
-    b->memory = produced ? 1 : 0;
-    b->recycled = produced ? 1 : 0;
+    b->last = start;
+    b->end = start + stream->room;
 
-    if (zrc == ZMAP_AGAIN) {
-        return zrc;
+    rc = stream->fill(stream->ctx, b, work);
+
+    if (rc == ZMAP_AGAIN || rc == ZMAP_OK) {
+        stream->started |= ngx_buf_size(b) ? 1 : 0;
+    }
+
+    if (rc != ZMAP_OK) {
+        return rc;
     }
 
     stream->last = 1;
 
-    b->last_buf = (ctx->request == ctx->request->main) ? 1 : 0;
+    b->last_buf = (stream->ctx->request == stream->ctx->request->main) ? 1 : 0;
     b->last_in_chain = 1;
-    b->sync = (b->last_buf || b->memory) ? 0 : 1;
+    b->sync = (b->last_buf || ngx_buf_size(b)) ? 0 : 1;
 
-    if (ctx->size == -1) {
-        ctx->file->learnt = zmap_decode_total(ctx->decoder);
-        ctx->file->has_learnt = 1;
-    }
-
-    return zrc;
+    return rc;
 }
 
 
@@ -472,24 +437,11 @@ ngx_http_zstd_mmap_is_blocked(ngx_http_zstd_mmap_stream_t *stream)
     r = stream->ctx->request;
     c = r->connection;
 
-    if (stream->free == NULL) {
+    if (stream->free == NULL || r->aio) {
         return 1;
     }
 
     return r == c->data && (!c->write->ready || c->write->delayed);
-}
-
-
-static void
-ngx_http_zstd_mmap_end_stream(ngx_http_zstd_mmap_stream_t *stream)
-{
-    ngx_http_zstd_mmap_ctx_t  *ctx;
-
-    ctx = stream->ctx;
-
-    /* its window need not wait for a slow client to take the last chunk */
-    zmap_decoder_put(ctx->worker->decoders, ctx->decoder);
-    ctx->decoder = NULL;
 }
 
 

@@ -34,7 +34,7 @@ $t->run($t->conf(<<"EOT", http => <<'EOH'));
     location /max/ { zstd_mmap_stage z min_uses=1 max=$max; }
     location /lower/ { zstd_mmap_stage z min_uses=1 ~^/lower/[A1]; }
     location /upper/ { zstd_mmap_stage z min_uses=1 ~*^/UPPER/[12].TXT\$; }
-    location /off/ { zstd_mmap_stage off; }
+    location /off/ { zstd_mmap_stage off; zstd_mmap_send sendfile; }
     location /other/ { zstd_mmap_stage y min_uses=1; }
     location = /status { zstd_mmap_status json; }
 EOT
@@ -127,4 +127,4 @@ my $sent = $t->log_count(qr/sendfile: @/);
 right($_, '/two/1.txt') || die "wrong reply\n" for $a, $b;
 is($t->log_count(qr/sendfile: @/), $sent, 'both workers send from the zone');
 right($_, '/off/1.txt') || die "wrong reply\n" for $a, $b;
-is($t->log_count(qr/sendfile: @/), $sent + 2, 'sendfile where it is off');
+is($t->log_count(qr/sendfile: @/), $sent + 2, 'sendfile where that is set');

@@ -6,10 +6,11 @@
 #
 # ZMAP_SOAK: seconds (8).  SEED: of the random moments (printed).
 #
-# Under /sendfile/ sizes are borders of 2 MiB, mostly nothing.  The pages that
-# sendfile() has put into a socket are the file's own, and a truncation inside
-# one of them, or of the large folio that it is part of, clears the rest of it
-# there, too: no server can take that back.
+# What leaves by sendfile() is the exception: the larger files of /sendfile/ are
+# cut at borders of 2 MiB, mostly to nothing.  The pages that sendfile() has put
+# into a socket are the file's own, and a truncation inside one of them, or of
+# the large folio that it is part of, clears the rest of it there, too: no
+# server can take that back.
 
 use strict;
 use warnings;
@@ -47,7 +48,7 @@ my (%coded, %valid);
 
 
 sub make_files {
-    for my $dir (qw(sendfile read)) {
+    for my $dir (qw(memory read sendfile)) {
         for my $name (sort keys %FILES) {
             my ($size, $opt) = @{$FILES{$name}};
             for my $n (1, 2) {
@@ -84,7 +85,7 @@ sub truncate_files {
         my $path = $t->path("$file.zst");
         my $all = length $coded{$file}[$version];
         my $size = rand() < 0.3 ? $all - 1 - int rand 100 : int rand $all;
-        $size &= ~((2 << 20) - 1) if $file =~ /^sendfile/;
+        $size &= ~((2 << 20) - 1) if $file =~ m{^sendfile/(?!small)};
 
         sleep(rand 0.02);
         truncate($path, $size) or die "truncate: $!";
@@ -237,6 +238,7 @@ $t->run($t->conf(<<"EOF", http => 'zstd_mmap_buffers 8m max=1m;'));
 
     zstd_mmap on;
     sendfile on;
+    location /memory/ { zstd_mmap_send memory; }
     location /read/ { sendfile off; }
 EOF
 

@@ -1,0 +1,181 @@
+
+/*
+ * Decoded bytes: at once into one buffer, or piece by piece.
+ */
+
+
+#include "ngx_http_zstd_mmap_decoded.h"
+#include "ngx_http_zstd_mmap_codec.h"
+#include "ngx_http_zstd_mmap_error.h"
+#include "ngx_http_zstd_mmap_header.h"
+#include "ngx_http_zstd_mmap_stats.h"
+#include "ngx_http_zstd_mmap_stream.h"
+#include "ngx_http_zstd_mmap_whole.h"
+
+
+static zmap_rc_e ngx_http_zstd_mmap_fill_decoded(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_int_t ngx_http_zstd_mmap_send_ranged_header(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static void ngx_http_zstd_mmap_count_decoded(off_t n, ngx_uint_t kept);
+static zmap_rc_e ngx_http_zstd_mmap_begin_decoded(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_decode_piece(
+    ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b, size_t *work);
+
+
+static const ngx_http_zstd_mmap_whole_t  ngx_http_zstd_mmap_whole_decoded = {
+    ZMAP_BODY_DECODED,
+    ngx_http_zstd_mmap_fill_decoded,
+    ngx_http_zstd_mmap_send_ranged_header,
+    ngx_http_zstd_mmap_count_decoded
+};
+
+
+ngx_int_t
+ngx_http_zstd_mmap_send_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_request_t  *r;
+
+    r = ctx->request;
+
+    if (r->method == NGX_HTTP_HEAD || r->header_only) {
+        return ngx_http_zstd_mmap_send_ranged_header(ctx);
+    }
+
+    return ngx_http_zstd_mmap_send_whole(ctx,
+                                         &ngx_http_zstd_mmap_whole_decoded,
+                                         ctx->size, 1);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_fill_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e  rc;
+
+    rc = ngx_http_zstd_mmap_decode_body(ctx);
+
+    if (rc == ZMAP_OK) {
+        ngx_http_zstd_mmap_count_bytes(decoded_produced, ctx->size);
+    }
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_send_ranged_header(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    return ngx_http_zstd_mmap_send_decoded_header(ctx, 1);
+}
+
+
+static void
+ngx_http_zstd_mmap_count_decoded(off_t n, ngx_uint_t kept)
+{
+    if (kept) {
+        ngx_http_zstd_mmap_count(cached);
+    }
+
+    ngx_http_zstd_mmap_count_bytes(decoded_sent, n);
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_stream_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e                       zrc;
+    ngx_int_t                       rc;
+    ngx_http_request_t             *r;
+    ngx_http_zstd_mmap_stream_t    *stream;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    r = ctx->request;
+
+    if (r->method == NGX_HTTP_HEAD || r->header_only) {
+        return ngx_http_zstd_mmap_send_decoded_header(ctx, 0);
+    }
+
+    zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+
+    stream = ngx_http_zstd_mmap_create_stream(ctx,
+                                              ngx_http_zstd_mmap_decode_piece,
+                                              zlcf->chunk);
+    if (stream == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    zrc = ngx_http_zstd_mmap_begin_decoded(ctx);
+    if (zrc != ZMAP_OK) {
+        return ngx_http_zstd_mmap_refuse(ctx, zrc);
+    }
+
+    rc = ngx_http_zstd_mmap_send_decoded_header(ctx, 0);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    ngx_http_zstd_mmap_count(streamed);
+
+    return ngx_http_zstd_mmap_start_stream(stream, 0);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_begin_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    uint64_t                        limit;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    limit = (ctx->size == -1) ? zlcf->max_size : ctx->size;
+
+    return ngx_http_zstd_mmap_decode_begin(ctx, limit);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_decode_piece(ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b,
+    size_t *work)
+{
+    size_t     produced;
+    uint64_t   consumed;
+    zmap_rc_e  rc;
+
+    consumed = zmap_decode_consumed(ctx->decoder);
+
+    rc = ngx_http_zstd_mmap_decode_step(ctx, b->start, b->end - b->start,
+                                        &produced);
+
+    /* empty blocks and frames cost time, too */
+    *work = ngx_max(produced, zmap_decode_consumed(ctx->decoder) - consumed);
+
+    if (rc != ZMAP_OK && rc != ZMAP_AGAIN) {
+        return rc;
+    }
+
+    ngx_http_zstd_mmap_count_bytes(decoded_produced, produced);
+    ngx_http_zstd_mmap_count_bytes(decoded_sent, produced);
+
+    b->last = b->start + produced;
+    b->memory = produced ? 1 : 0;
+    b->recycled = b->memory;
+
+    if (rc == ZMAP_AGAIN) {
+        return rc;
+    }
+
+    if (ctx->size == -1) {
+        ctx->file->learnt = zmap_decode_total(ctx->decoder);
+        ctx->file->has_learnt = 1;
+    }
+
+    /* its window need not wait for a slow client to take the last piece */
+    ngx_http_zstd_mmap_put_decoder(ctx);
+
+    return rc;
+}

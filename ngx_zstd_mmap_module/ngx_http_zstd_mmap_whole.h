@@ -1,0 +1,49 @@
+
+/*
+ * Replies whose body is one buffer of memory.
+ */
+
+
+#ifndef NGX_HTTP_ZSTD_MMAP_WHOLE_H
+#define NGX_HTTP_ZSTD_MMAP_WHOLE_H
+
+
+#include "ngx_http_zstd_mmap_ctx.h"
+
+
+/* how one of the two representations is made and accounted for */
+
+typedef struct {
+    zmap_body_e   kind;
+
+    /* fills ctx->body, which is NULL for a body of 0 bytes */
+    zmap_rc_e   (*fill)(ngx_http_zstd_mmap_ctx_t *ctx);
+
+    /* as ngx_http_zstd_mmap_send_coded_header() */
+    ngx_int_t   (*send_header)(ngx_http_zstd_mmap_ctx_t *ctx);
+
+    /* counts a body of n bytes that is sent; kept: nothing had to be filled */
+    void        (*count)(off_t n, ngx_uint_t kept);
+} ngx_http_zstd_mmap_whole_t;
+
+
+/*
+ * Sends the body of size bytes from a buffer of the worker: one that was kept
+ * for this version, or one that is filled before the header is sent, so that
+ * a bad file is still refused.  A conditional request fills it only once the
+ * header filters found that a body is wanted.  keep: the next request of this
+ * version finds it.
+ * NGX_BUSY, with nothing done: the worker's buffers have no room; else as a
+ * content handler.
+ */
+ngx_int_t ngx_http_zstd_mmap_send_whole(ngx_http_zstd_mmap_ctx_t *ctx,
+    const ngx_http_zstd_mmap_whole_t *whole, off_t size, ngx_uint_t keep);
+
+/* sends b as all of the body, after the header; as ngx_http_output_filter() */
+ngx_int_t ngx_http_zstd_mmap_send_buf(ngx_http_request_t *r, ngx_buf_t *b);
+
+/* makes b, which is zeroed, a buffer of memory that no filter may change */
+void ngx_http_zstd_mmap_set_memory(ngx_buf_t *b, u_char *data, size_t size);
+
+
+#endif /* NGX_HTTP_ZSTD_MMAP_WHOLE_H */
