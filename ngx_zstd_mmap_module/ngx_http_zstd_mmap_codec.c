@@ -1,6 +1,6 @@
 
 /*
- * Guarded reads of a mapping: walk, one-shot decode, decode step.
+ * Walk, one-shot decode, decode step; reads of a mapping are guarded.
  */
 
 
@@ -14,7 +14,7 @@
 
 typedef struct {
     zmap_decoder_t  *decoder;
-    zmap_piece_t     src;
+    zmap_piece_t     piece;
     u_char          *dst;
     size_t           size;
     size_t           produced;
@@ -25,17 +25,18 @@ static zmap_rc_e ngx_http_zstd_mmap_run_walk(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_guard_pt job);
 static zmap_rc_e ngx_http_zstd_mmap_walk_job(void *data);
 static zmap_rc_e ngx_http_zstd_mmap_peek_job(void *data);
+static zmap_rc_e ngx_http_zstd_mmap_run_body(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_body_job(void *data);
+static zmap_rc_e ngx_http_zstd_mmap_body_by_pieces(
+    ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_decode_job_t *job);
 static zmap_rc_e ngx_http_zstd_mmap_step_job(void *data);
-static zmap_rc_e ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_take_decoder(
     ngx_http_zstd_mmap_ctx_t *ctx);
-static void ngx_http_zstd_mmap_set_source(ngx_http_zstd_mmap_ctx_t *ctx,
-    ngx_http_zstd_mmap_decode_job_t *job);
+static zmap_rc_e ngx_http_zstd_mmap_run(ngx_http_zstd_mmap_ctx_t *ctx,
+    zmap_guard_pt job, void *data);
 static zmap_rc_e ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_guard_pt job, void *data);
 static void ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_ctx_t *ctx);
-static zmap_rc_e ngx_http_zstd_mmap_check(ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_judge(zmap_file_t *file, zmap_rc_e rc);
 
 
@@ -106,6 +107,10 @@ ngx_http_zstd_mmap_run_walk(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job)
 
     ngx_http_zstd_mmap_judge(file, rc);
 
+    ngx_http_zstd_mmap_count_huge(ctx);
+    ngx_http_zstd_mmap_drop_pages(ctx, file->map.size);
+    ctx->dropped = 0;
+
     return rc;
 }
 
@@ -131,8 +136,7 @@ ngx_http_zstd_mmap_peek_job(void *data)
 zmap_rc_e
 ngx_http_zstd_mmap_decode_body(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    zmap_rc_e                        rc;
-    ngx_http_zstd_mmap_decode_job_t  job;
+    zmap_rc_e  rc;
 
     ngx_http_zstd_mmap_take_segment(ctx);
 
@@ -147,22 +151,41 @@ ngx_http_zstd_mmap_decode_body(ngx_http_zstd_mmap_ctx_t *ctx)
 
     ngx_http_zstd_mmap_count(decodes);
 
-    ngx_http_zstd_mmap_set_source(ctx, &job);
-
-    job.dst = ctx->body ? ctx->body->data : NULL;
-    job.size = ctx->size;
-
-    rc = ngx_http_zstd_mmap_guarded(ctx, ngx_http_zstd_mmap_body_job, &job);
+    rc = ngx_http_zstd_mmap_run_body(ctx);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: decode rc:%d", rc);
 
-    zmap_decoder_put(ctx->worker->decoders, ctx->decoder);
-    ctx->decoder = NULL;
+    ngx_http_zstd_mmap_put_decoder(ctx);
 
     ngx_http_zstd_mmap_judge(ctx->file, rc);
 
+    ngx_http_zstd_mmap_drop_pages(ctx, ctx->file->map.size);
+
     return rc;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_run_body(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e                        rc;
+    ngx_http_zstd_mmap_decode_job_t  job;
+
+    job.decoder = ctx->decoder;
+    job.dst = ctx->body ? ctx->body->data : NULL;
+    job.size = ctx->size;
+
+    rc = ngx_http_zstd_mmap_get_piece(ctx, 0, &job.piece);
+    if (rc != ZMAP_OK) {
+        return rc;
+    }
+
+    if (job.piece.size < ctx->file->version.size) {
+        return ngx_http_zstd_mmap_body_by_pieces(ctx, &job);
+    }
+
+    return ngx_http_zstd_mmap_run(ctx, ngx_http_zstd_mmap_body_job, &job);
 }
 
 
@@ -172,7 +195,65 @@ ngx_http_zstd_mmap_body_job(void *data)
     ngx_http_zstd_mmap_decode_job_t *job = data;
 
     return zmap_decode_all(job->decoder, job->dst, job->size,
-                           job->src.data, job->src.size);
+                           job->piece.data, job->piece.size);
+}
+
+
+/* the end of the last frame may lie behind the last byte of the body */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_body_by_pieces(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_decode_job_t *job)
+{
+    u_char                          spare;
+    size_t                          left;
+    zmap_rc_e                       rc;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    rc = zmap_decode_begin(job->decoder, ctx->file->version.size,
+                           zlcf->decode_window, 0);
+    if (rc != ZMAP_OK) {
+        return rc;
+    }
+
+    left = ctx->size;
+
+    for ( ;; ) {
+
+        job->size = left;
+
+        if (left == 0) {
+            job->dst = &spare;
+            job->size = 1;
+        }
+
+        rc = ngx_http_zstd_mmap_run(ctx, ngx_http_zstd_mmap_step_job, job);
+
+        if (rc != ZMAP_OK && rc != ZMAP_AGAIN) {
+            return rc;
+        }
+
+        if (job->produced > left) {
+            return ZMAP_CONTENT_SIZE;
+        }
+
+        left -= job->produced;
+        job->dst += job->produced;
+
+        if (rc == ZMAP_OK) {
+            return left ? ZMAP_CONTENT_SIZE : ZMAP_OK;
+        }
+
+        rc = ngx_http_zstd_mmap_get_piece(ctx,
+                                          zmap_decode_consumed(job->decoder),
+                                          &job->piece);
+        if (rc != ZMAP_OK) {
+            return rc;
+        }
+    }
 }
 
 
@@ -211,19 +292,24 @@ ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx, u_char *dst,
                    zmap_decode_consumed(ctx->decoder),
                    zmap_decode_total(ctx->decoder));
 
-    ngx_http_zstd_mmap_set_source(ctx, &job);
-
+    job.decoder = ctx->decoder;
     job.dst = dst;
     job.size = size;
     job.produced = 0;
 
-    rc = ngx_http_zstd_mmap_guarded(ctx, ngx_http_zstd_mmap_step_job, &job);
+    rc = ngx_http_zstd_mmap_get_piece(ctx, zmap_decode_consumed(ctx->decoder),
+                                      &job.piece);
+    if (rc == ZMAP_OK) {
+        rc = ngx_http_zstd_mmap_run(ctx, ngx_http_zstd_mmap_step_job, &job);
+    }
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: step rc:%d produced:%uz in:%uL",
                    rc, job.produced, zmap_decode_consumed(ctx->decoder));
 
     *produced = job.produced;
+
+    ngx_http_zstd_mmap_drop_pages(ctx, zmap_decode_consumed(ctx->decoder));
 
     /* libzstd lets a frame end short of its content size at an empty block */
 
@@ -244,24 +330,8 @@ ngx_http_zstd_mmap_step_job(void *data)
 {
     ngx_http_zstd_mmap_decode_job_t *job = data;
 
-    return zmap_decode_step(job->decoder, &job->src, job->dst, job->size,
+    return zmap_decode_step(job->decoder, &job->piece, job->dst, job->size,
                             &job->produced);
-}
-
-
-static zmap_rc_e
-ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx)
-{
-    zmap_map_t  *map;
-
-    map = &ctx->file->map;
-
-    if (map->kind != ZMAP_MAP_NONE) {
-        return ZMAP_OK;
-    }
-
-    return zmap_map_open(map, ctx->of.fd, ctx->file->version.size,
-                         ZMAP_ADVICE_NONE);
 }
 
 
@@ -274,21 +344,37 @@ ngx_http_zstd_mmap_take_decoder(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
-static void
-ngx_http_zstd_mmap_set_source(ngx_http_zstd_mmap_ctx_t *ctx,
-    ngx_http_zstd_mmap_decode_job_t *job)
+/* runs a decode job on what its source needs */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_run(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
+    void *data)
 {
-    job->decoder = ctx->decoder;
-    job->src.offset = 0;
+    zmap_rc_e  rc, check;
 
-    if (ctx->segment.data) {
-        job->src.data = ctx->segment.data;
-        job->src.size = ctx->segment.size;
+    switch (ngx_http_zstd_mmap_get_source(ctx)) {
 
-    } else {
-        job->src.data = ctx->file->map.data;
-        job->src.size = ctx->file->map.size;
+    case NGX_HTTP_ZSTD_MMAP_SOURCE_STAGED:
+        /* memory of ours that was compared with the file when it was filled */
+        return job(data);
+
+    case NGX_HTTP_ZSTD_MMAP_SOURCE_MAP:
+        return ngx_http_zstd_mmap_guarded(ctx, job, data);
+
+    default:
+        break;
     }
+
+    rc = job(data);
+
+    check = ngx_http_zstd_mmap_check_file(ctx);
+
+    if (check != ZMAP_OK) {
+        zmap_window_drop(&ctx->worker->window);
+        return check;
+    }
+
+    return rc;
 }
 
 
@@ -299,11 +385,6 @@ ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
     zmap_rc_e    rc, check;
     zmap_map_t  *map;
 
-    if (ctx->segment.data) {
-        /* memory of ours that was compared with the file when it was filled */
-        return job(data);
-    }
-
     map = &ctx->file->map;
 
     rc = zmap_guard_call(map->data, map->size, job, data);
@@ -313,7 +394,7 @@ ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
         ngx_http_zstd_mmap_recover(ctx);
     }
 
-    check = ngx_http_zstd_mmap_check(ctx);
+    check = ngx_http_zstd_mmap_check_file(ctx);
 
     return (check == ZMAP_OK) ? rc : check;
 }
@@ -335,41 +416,6 @@ ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_ctx_t *ctx)
 
     zmap_walk_free(&file->walk);
     zmap_walk_init(&file->walk, file->version.size);
-}
-
-
-static zmap_rc_e
-ngx_http_zstd_mmap_check(ngx_http_zstd_mmap_ctx_t *ctx)
-{
-    zmap_rc_e     rc;
-    zmap_file_t  *file;
-
-    file = ctx->file;
-
-    rc = zmap_version_check(&file->version, ctx->of.fd);
-
-    if (rc == ZMAP_TOUCHED) {
-
-        /*
-         * Content_Checksum tells better than a ctime whether bytes changed,
-         * but only of a body that is one frame: several frames may each be
-         * right and of two versions.
-         */
-
-        if (file->verdict == ZMAP_OK && file->walk.frames.checksum
-            && file->walk.frames.frames == 1)
-        {
-            return ZMAP_OK;
-        }
-
-        rc = ZMAP_CHANGED;
-    }
-
-    if (rc == ZMAP_CHANGED) {
-        ngx_http_zstd_mmap_forget_file(ctx);
-    }
-
-    return rc;
 }
 
 

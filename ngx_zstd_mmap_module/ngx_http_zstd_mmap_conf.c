@@ -41,6 +41,8 @@ static ngx_int_t ngx_http_zstd_mmap_parse_zone(ngx_str_t *value,
     ngx_str_t *name, ngx_str_t *size);
 static ngx_http_zstd_mmap_zone_t *ngx_http_zstd_mmap_get_zone(
     ngx_http_zstd_mmap_main_conf_t *zmcf, ngx_str_t *name);
+static char *ngx_http_zstd_mmap_input(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 static char *ngx_http_zstd_mmap_stage(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 static char *ngx_http_zstd_mmap_stage_param(ngx_conf_t *cf,
@@ -89,6 +91,24 @@ static ngx_conf_enum_t  ngx_http_zstd_mmap_sends[] = {
 };
 
 
+static ngx_conf_enum_t  ngx_http_zstd_mmap_inputs[] = {
+    { ngx_string("map"), NGX_HTTP_ZSTD_MMAP_INPUT_MAP },
+    { ngx_string("read"), NGX_HTTP_ZSTD_MMAP_INPUT_READ },
+    { ngx_string("scratch"), NGX_HTTP_ZSTD_MMAP_INPUT_SCRATCH },
+    { ngx_null_string, 0 }
+};
+
+
+static ngx_conf_enum_t  ngx_http_zstd_mmap_advises[] = {
+    { ngx_string("auto"), NGX_HTTP_ZSTD_MMAP_ADVISE_AUTO },
+    { ngx_string("off"), NGX_HTTP_ZSTD_MMAP_ADVISE_OFF },
+    { ngx_string("sequential"), NGX_HTTP_ZSTD_MMAP_ADVISE_SEQUENTIAL },
+    { ngx_string("willneed"), NGX_HTTP_ZSTD_MMAP_ADVISE_WILLNEED },
+    { ngx_string("hugepage"), NGX_HTTP_ZSTD_MMAP_ADVISE_HUGEPAGE },
+    { ngx_null_string, 0 }
+};
+
+
 static ngx_conf_enum_t  ngx_http_zstd_mmap_hugepages[] = {
     { ngx_string("hugepages=off"), ZMAP_HUGE_OFF },
     { ngx_string("hugepages=auto"), ZMAP_HUGE_AUTO },
@@ -106,6 +126,14 @@ static ngx_http_zstd_mmap_bounds_t  ngx_http_zstd_mmap_buffers_bounds = {
 static ngx_http_zstd_mmap_bounds_t  ngx_http_zstd_mmap_zone_bounds = {
     NGX_HTTP_ZSTD_MMAP_MB, 1024 * NGX_HTTP_ZSTD_MMAP_GB,
     "NAME:SIZE with a size from 1m to 1024g"
+};
+
+
+/* a worker has one scratch, and a step of a stream reads 1 MiB of it */
+
+static ngx_http_zstd_mmap_bounds_t  ngx_http_zstd_mmap_scratch_bounds = {
+    NGX_HTTP_ZSTD_MMAP_MB, NGX_HTTP_ZSTD_MMAP_GB,
+    "map, read, scratch, or scratch=SIZE with a size from 1m to 1g"
 };
 
 
@@ -176,6 +204,20 @@ ngx_command_t  ngx_http_zstd_mmap_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_zstd_mmap_loc_conf_t, send),
       &ngx_http_zstd_mmap_sends },
+
+    { ngx_string("zstd_mmap_input"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_zstd_mmap_input,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      &ngx_http_zstd_mmap_scratch_bounds },
+
+    { ngx_string("zstd_mmap_advise"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_zstd_mmap_set_enum,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_zstd_mmap_loc_conf_t, advise),
+      &ngx_http_zstd_mmap_advises },
 
     { ngx_string("zstd_mmap_status"),
       NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
@@ -344,6 +386,9 @@ ngx_http_zstd_mmap_create_loc_conf(ngx_conf_t *cf)
     zlcf->decode_window = NGX_CONF_UNSET;
     zlcf->max_size = NGX_CONF_UNSET;
     zlcf->send = NGX_CONF_UNSET_UINT;
+    zlcf->input = NGX_CONF_UNSET_UINT;
+    zlcf->scratch = NGX_CONF_UNSET;
+    zlcf->advise = NGX_CONF_UNSET_UINT;
     zlcf->vary = NGX_CONF_UNSET;
     zlcf->stage = NGX_CONF_UNSET_PTR;
 
@@ -374,6 +419,12 @@ ngx_http_zstd_mmap_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_off_value(conf->max_size, prev->max_size, 0);
     ngx_conf_merge_uint_value(conf->send, prev->send,
                               NGX_HTTP_ZSTD_MMAP_SEND_AUTO);
+    ngx_conf_merge_uint_value(conf->input, prev->input,
+                              NGX_HTTP_ZSTD_MMAP_INPUT_MAP);
+    ngx_conf_merge_off_value(conf->scratch, prev->scratch,
+                             8 * NGX_HTTP_ZSTD_MMAP_MB);
+    ngx_conf_merge_uint_value(conf->advise, prev->advise,
+                              NGX_HTTP_ZSTD_MMAP_ADVISE_AUTO);
     ngx_conf_merge_value(conf->vary, prev->vary, 1);
     ngx_conf_merge_ptr_value(conf->stage, prev->stage, NULL);
 
@@ -684,6 +735,48 @@ ngx_http_zstd_mmap_get_zone(ngx_http_zstd_mmap_main_conf_t *zmcf,
     }
 
     return NULL;
+}
+
+
+static char *
+ngx_http_zstd_mmap_input(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_zstd_mmap_loc_conf_t *zlcf = conf;
+
+    ngx_str_t                    *value, s;
+    ngx_http_zstd_mmap_bounds_t  *bounds;
+
+    if (zlcf->input != NGX_CONF_UNSET_UINT) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+    bounds = cmd->post;
+
+    /* "scratch" alone has the default size, also where another was set above */
+    zlcf->scratch = 8 * NGX_HTTP_ZSTD_MMAP_MB;
+
+    if (ngx_http_zstd_mmap_parse_enum(&value[1], ngx_http_zstd_mmap_inputs,
+                                      &zlcf->input)
+        == NGX_OK)
+    {
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_strncmp(value[1].data, "scratch=", 8) == 0) {
+
+        s.data = value[1].data + 8;
+        s.len = value[1].len - 8;
+
+        if (ngx_http_zstd_mmap_parse_size(&s, bounds, &zlcf->scratch)
+            == NGX_OK)
+        {
+            zlcf->input = NGX_HTTP_ZSTD_MMAP_INPUT_SCRATCH;
+            return NGX_CONF_OK;
+        }
+    }
+
+    return ngx_http_zstd_mmap_invalid(cf, cmd, &value[1], bounds->range);
 }
 
 

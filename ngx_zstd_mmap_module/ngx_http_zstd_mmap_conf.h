@@ -47,6 +47,24 @@ typedef enum {
 } ngx_http_zstd_mmap_send_e;
 
 
+/* where the coded bytes of a file that is not staged come from */
+
+typedef enum {
+    NGX_HTTP_ZSTD_MMAP_INPUT_MAP = 0,
+    NGX_HTTP_ZSTD_MMAP_INPUT_READ,
+    NGX_HTTP_ZSTD_MMAP_INPUT_SCRATCH
+} ngx_http_zstd_mmap_input_e;
+
+
+typedef enum {
+    NGX_HTTP_ZSTD_MMAP_ADVISE_AUTO = 0,
+    NGX_HTTP_ZSTD_MMAP_ADVISE_OFF,
+    NGX_HTTP_ZSTD_MMAP_ADVISE_SEQUENTIAL,
+    NGX_HTTP_ZSTD_MMAP_ADVISE_WILLNEED,
+    NGX_HTTP_ZSTD_MMAP_ADVISE_HUGEPAGE
+} ngx_http_zstd_mmap_advise_e;
+
+
 /* sizes in bytes, times in seconds */
 
 typedef struct {
@@ -80,6 +98,9 @@ typedef struct {
     off_t       decode_window;
     off_t       max_size;              /* 0: no limit */
     ngx_uint_t  send;                  /* ngx_http_zstd_mmap_send_e */
+    ngx_uint_t  input;                 /* ngx_http_zstd_mmap_input_e */
+    off_t       scratch;               /* of INPUT_SCRATCH */
+    ngx_uint_t  advise;                /* ngx_http_zstd_mmap_advise_e */
     ngx_flag_t  vary;
 
     ngx_http_zstd_mmap_stage_t  *stage;

@@ -1,12 +1,23 @@
 
 /*
- * Chooses between the staged copy of a file and the file itself.
+ * Chooses between the staged copy of a file, its mapping, and reads.
  */
 
 
 #include "ngx_http_zstd_mmap_input.h"
+#include "ngx_http_zstd_mmap_stats.h"
 
 
+/* RFC 8878 frames of 128 KiB blocks need no more at a time */
+#define NGX_HTTP_ZSTD_MMAP_READ  (64 * 1024)
+
+/* what a large file may have mapped behind the decoder, bytes */
+#define NGX_HTTP_ZSTD_MMAP_BEHIND  (4 * 1024 * 1024)
+
+
+static zmap_rc_e ngx_http_zstd_mmap_read_piece(ngx_http_zstd_mmap_ctx_t *ctx,
+    uint64_t offset, zmap_piece_t *piece);
+static size_t ngx_http_zstd_mmap_want(ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_uint_t ngx_http_zstd_mmap_match_uri(ngx_http_request_t *r,
     ngx_http_zstd_mmap_stage_t *stage);
 
@@ -74,4 +85,188 @@ ngx_http_zstd_mmap_match_uri(ngx_http_request_t *r,
 #else
     return 1;
 #endif
+}
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_map_t                     *map;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    static const zmap_advice_e  advices[] = {
+        ZMAP_ADVICE_NONE,              /* auto: see docs/performance.md */
+        ZMAP_ADVICE_NONE,
+        ZMAP_ADVICE_SEQUENTIAL,
+        ZMAP_ADVICE_WILLNEED,
+        ZMAP_ADVICE_HUGEPAGE
+    };
+
+    map = &ctx->file->map;
+
+    if (map->kind != ZMAP_MAP_NONE) {
+        return ZMAP_OK;
+    }
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    return zmap_map_open(map, ctx->of.fd, ctx->file->version.size,
+                         advices[zlcf->advise]);
+}
+
+
+ngx_http_zstd_mmap_source_e
+ngx_http_zstd_mmap_get_source(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    if (ctx->segment.data) {
+        return NGX_HTTP_ZSTD_MMAP_SOURCE_STAGED;
+    }
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    return (zlcf->input == NGX_HTTP_ZSTD_MMAP_INPUT_MAP)
+           ? NGX_HTTP_ZSTD_MMAP_SOURCE_MAP
+           : NGX_HTTP_ZSTD_MMAP_SOURCE_READ;
+}
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_get_piece(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t offset,
+    zmap_piece_t *piece)
+{
+    zmap_rc_e  rc;
+
+    switch (ngx_http_zstd_mmap_get_source(ctx)) {
+
+    case NGX_HTTP_ZSTD_MMAP_SOURCE_STAGED:
+        piece->data = ctx->segment.data;
+        piece->size = ctx->segment.size;
+        break;
+
+    case NGX_HTTP_ZSTD_MMAP_SOURCE_MAP:
+
+        rc = ngx_http_zstd_mmap_map(ctx);
+        if (rc != ZMAP_OK) {
+            return rc;
+        }
+
+        piece->data = ctx->file->map.data;
+        piece->size = ctx->file->map.size;
+        break;
+
+    default:
+        return ngx_http_zstd_mmap_read_piece(ctx, offset, piece);
+    }
+
+    piece->offset = 0;
+
+    return ZMAP_OK;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_read_piece(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t offset,
+    zmap_piece_t *piece)
+{
+    size_t                          want;
+    ngx_log_t                      *log;
+    zmap_rc_e                       rc;
+    zmap_window_t                  *window;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    log = ctx->request->connection->log;
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    if (zlcf->input == NGX_HTTP_ZSTD_MMAP_INPUT_SCRATCH) {
+        window = ngx_http_zstd_mmap_get_window(ctx->worker, zlcf->scratch, 1,
+                                               log);
+        want = ngx_http_zstd_mmap_want(ctx);
+
+    } else {
+        window = ngx_http_zstd_mmap_get_window(ctx->worker,
+                                               NGX_HTTP_ZSTD_MMAP_READ, 0,
+                                               log);
+        want = NGX_HTTP_ZSTD_MMAP_READ;
+    }
+
+    if (window == NULL) {
+        return ZMAP_NOMEM;
+    }
+
+    rc = zmap_window_fill(window, ctx->of.fd, &ctx->file->version, offset,
+                          want, piece);
+
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, log, 0,
+                   "zstd mmap: window rc:%d at %uL: %uz bytes from %uL",
+                   rc, offset, piece->size, piece->offset);
+
+    ctx->worker->reader = ctx->file;
+
+    return rc;
+}
+
+
+/*
+ * All that the scratch holds, but when several streams take turns with it: then
+ * what one step takes, since the next one of another throws the rest away.
+ */
+
+static size_t
+ngx_http_zstd_mmap_want(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    if (ctx->worker->reader == ctx->file
+        || ctx->file->version.size <= (uint64_t) zlcf->scratch)
+    {
+        return zlcf->scratch;
+    }
+
+    return ZMAP_DECODE_STEP_INPUT;
+}
+
+
+void
+ngx_http_zstd_mmap_count_huge(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_map_t                     *map;
+    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+
+    map = &ctx->file->map;
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+
+    if (zlcf->advise == NGX_HTTP_ZSTD_MMAP_ADVISE_HUGEPAGE
+        && map->kind == ZMAP_MAP_FILE && map->size >= ZMAP_HUGE_PAGE)
+    {
+        ngx_http_zstd_mmap_count_bytes(mapped_huge, zmap_map_huge(map));
+    }
+}
+
+
+void
+ngx_http_zstd_mmap_drop_pages(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t offset)
+{
+    zmap_map_t  *map;
+
+    map = &ctx->file->map;
+
+    if (map->size <= NGX_HTTP_ZSTD_MMAP_BEHIND
+        || (offset - ctx->dropped < NGX_HTTP_ZSTD_MMAP_BEHIND
+            && offset < map->size))
+    {
+        return;
+    }
+
+    zmap_map_drop(map, ctx->dropped, offset);
+
+    ctx->dropped = offset;
 }

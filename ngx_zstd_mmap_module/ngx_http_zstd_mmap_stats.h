@@ -34,7 +34,8 @@
 #define NGX_HTTP_ZSTD_MMAP_BYTES(X)                                           \
     X(frames_sent)                                                            \
     X(decoded_sent)                                                           \
-    X(decoded_produced)
+    X(decoded_produced)                                                       \
+    X(mapped_huge)
 
 
 #define NGX_HTTP_ZSTD_MMAP_REASONS(X)                                         \

@@ -140,6 +140,42 @@ ngx_http_zstd_mmap_reserve_buffers(ngx_http_zstd_mmap_worker_t *worker,
 }
 
 
+zmap_window_t *
+ngx_http_zstd_mmap_get_window(ngx_http_zstd_mmap_worker_t *worker,
+    size_t size, ngx_uint_t huge, ngx_log_t *log)
+{
+    zmap_hugemem_t  *scratch;
+
+    scratch = &worker->scratch;
+
+    if (scratch->base && scratch->size >= size) {
+        return &worker->window;
+    }
+
+    if (scratch->base) {
+        zmap_hugemem_release(scratch);
+    }
+
+    if (zmap_hugemem_reserve(scratch, size,
+                             huge ? ZMAP_HUGE_AUTO : ZMAP_HUGE_OFF, 0)
+        != ZMAP_OK)
+    {
+        ngx_log_error(NGX_LOG_CRIT, log, scratch->error,
+                      "no memory to read %uz bytes of a file", size);
+        return NULL;
+    }
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, log, 0,
+                   "zstd mmap: window of %uz bytes in %s pages",
+                   scratch->size, zmap_pages_name(scratch->pages));
+
+    zmap_window_init(&worker->window, scratch->base,
+                     scratch->size - scratch->size % ZMAP_READ_BLOCK);
+
+    return &worker->window;
+}
+
+
 void
 ngx_http_zstd_mmap_show_worker(ngx_http_zstd_mmap_worker_t *worker)
 {
@@ -173,6 +209,7 @@ ngx_http_zstd_mmap_exit_worker(void)
     zmap_pool_destroy(worker->buffers);
     zmap_hugemem_release(&worker->memory);
     zmap_decoders_destroy(worker->decoders);
+    zmap_hugemem_release(&worker->scratch);
     zmap_guard_uninstall();
 
     ngx_memzero(worker, sizeof(ngx_http_zstd_mmap_worker_t));

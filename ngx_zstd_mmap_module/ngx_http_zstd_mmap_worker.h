@@ -15,6 +15,7 @@
 #include "core/zmap_decode.h"
 #include "core/zmap_hugemem.h"
 #include "core/zmap_pool.h"
+#include "core/zmap_window.h"
 
 
 typedef struct {
@@ -22,8 +23,13 @@ typedef struct {
     zmap_hugemem_t    memory;          /* of the buffers */
     zmap_pool_t      *buffers;         /* NULL: every body is streamed */
     zmap_bodies_t    *bodies;          /* what lies in the buffers */
-    size_t            streaming;       /* bytes of the buffers in chunks */
+    size_t            streaming;       /* bytes of the buffers in pieces */
     zmap_decoders_t  *decoders;
+    zmap_hugemem_t    scratch;         /* of the window */
+    zmap_window_t     window;          /* over files that are read, not mapped;
+                                          shared by all replies */
+    const zmap_file_t *reader;         /* whose bytes were read last; never
+                                          followed */
 } ngx_http_zstd_mmap_worker_t;
 
 
@@ -35,6 +41,15 @@ typedef struct {
  */
 ngx_http_zstd_mmap_worker_t *ngx_http_zstd_mmap_get_worker(
     ngx_http_zstd_mmap_main_conf_t *zmcf, ngx_log_t *log);
+
+/*
+ * The worker's window with room for at least size bytes, in huge pages where
+ * huge is set and the pool has them.  Pieces of it are good until the next
+ * call.  NULL: no memory, logged.
+ */
+zmap_window_t *ngx_http_zstd_mmap_get_window(
+    ngx_http_zstd_mmap_worker_t *worker, size_t size, ngx_uint_t huge,
+    ngx_log_t *log);
 
 /* puts what the worker holds into the gauges of the status */
 void ngx_http_zstd_mmap_show_worker(ngx_http_zstd_mmap_worker_t *worker);

@@ -30,6 +30,9 @@ my %good = (
     zstd_mmap_decode_window => [qw(1k 1024 128m 2g 2147483648)],
     zstd_mmap_max_size      => [qw(0 1 10m 9223372036854775807)],
     zstd_mmap_vary          => [qw(on off)],
+    zstd_mmap_input         => [qw(map read scratch scratch=1m scratch=1g
+                                   scratch=8192k SCRATCH)],
+    zstd_mmap_advise        => [qw(auto off sequential willneed hugepage)],
 );
 
 # [arguments, the one that the message names]; without the second the same
@@ -68,6 +71,10 @@ my %bad = (
     zstd_mmap_max_size      => [map { [$_] } qw(-1 abc 1x 1.5 k), $TOO_MUCH,
                                 '9223372036854775807k'],
     zstd_mmap_vary          => [map { [$_] } qw(yes 1 always)],
+    zstd_mmap_input         => [map { [$_] } qw(on off mmap reads scratch=
+        scratch=1023k scratch=1025m scratch=-1 scratch=x read=64k scratch:8m),
+        "scratch=$TOO_MUCH"],
+    zstd_mmap_advise        => [map { [$_] } qw(on random willnee hugepages)],
 );
 
 my %http_only = map { $_ => 1 } qw(zstd_mmap_buffers zstd_mmap_cache);

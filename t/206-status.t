@@ -18,7 +18,7 @@ my %names = (
                     limited)],
     reasons  => [qw(not_found denied not_accepted plain window dictionary
                     stale corrupt too_large changed fault io memory limit)],
-    bytes    => [qw(frames_sent decoded_sent decoded_produced)],
+    bytes    => [qw(frames_sent decoded_sent decoded_produced mapped_huge)],
 );
 
 my $t = Test::Zmap->new(log_level => 'info')->plan(35);
