@@ -277,8 +277,8 @@ diag("$SECONDS s, SEED=$SEED: $sum");
 
 cmp_ok($total{complete}, '>=', 30 * $SECONDS / $SCALE,
        'many complete replies');
-cmp_ok($total{aborted}, '>=', 5, 'some were cut short');
-cmp_ok($total{refused}, '>=', 5, 'some were refused');
+cmp_ok($total{aborted}, '>', 0, 'some were cut short');
+cmp_ok($total{refused}, '>', 0, 'some were refused');
 is($total{wrong}, 0, 'none looks complete and is wrong');
 is(join(' ', sort $t->worker_pids()), "@workers", 'all workers live');
 

@@ -164,15 +164,13 @@ hold_here(char where, void *caller)
 }
 
 
-/* nginx is compiled with _FILE_OFFSET_BITS 64 */
-
 ssize_t
-pread64(int fd, void *buf, size_t size, off64_t offset)
+pread(int fd, void *buf, size_t size, off_t offset)
 {
-    static __typeof__(&pread64)  real;
+    static __typeof__(&pread)  real;
 
     if (real == NULL) {
-        *(void **) &real = dlsym(RTLD_NEXT, "pread64");
+        *(void **) &real = dlsym(RTLD_NEXT, "pread");
     }
 
     hold_here('r', __builtin_return_address(0));
