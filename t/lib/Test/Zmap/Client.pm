@@ -31,10 +31,10 @@ package Test::Zmap::Client;
 use strict;
 use warnings;
 
-use Errno qw(EAGAIN EINTR ECONNRESET EPIPE);
+use Errno qw(EAGAIN EINTR EINPROGRESS ECONNRESET EPIPE ETIMEDOUT);
 use IO::Select ();
 use IO::Socket::INET ();
-use Socket qw(SOL_SOCKET SO_RCVBUF SO_LINGER);
+use Socket qw(SOL_SOCKET SO_ERROR SO_RCVBUF SO_LINGER);
 use Time::HiRes ();
 
 
@@ -45,14 +45,39 @@ sub new {
         or die "socket: $!";
     setsockopt($socket, SOL_SOCKET, SO_RCVBUF, pack('i', $opt{rcvbuf}))
         if $opt{rcvbuf};
-    connect($socket, Socket::pack_sockaddr_in($opt{port},
-                     Socket::inet_aton('127.0.0.1')))
-        or die "connect to port $opt{port}: $!";
     binmode $socket;
     $socket->blocking(0);
 
-    return bless { socket => $socket, buffer => '', eof => 0, reset => 0,
-                   late => 0, timeout => $opt{timeout} || 10 }, $class;
+    my $self = bless { socket => $socket, buffer => '', eof => 0, reset => 0,
+                       late => 0, timeout => $opt{timeout} || 10 }, $class;
+    $self->_connect($opt{port}) or die "connect to port $opt{port}: $!";
+
+    return $self;
+}
+
+
+# A connect() that a signal interrupts goes on without its caller, and waits
+# even on loopback: for the work that the kernel has deferred, for room in the
+# queue of the listener.
+sub _connect {
+    my ($self, $port) = @_;
+
+    my $deadline = Time::HiRes::time() + $self->{timeout};
+    my $select = IO::Select->new($self->{socket});
+
+    return 1 if connect($self->{socket}, Socket::pack_sockaddr_in($port,
+                        Socket::inet_aton('127.0.0.1')));
+    return 0 unless $! == EINPROGRESS || $! == EINTR;
+
+    while (!$select->can_write($deadline - Time::HiRes::time())) {
+        next if Time::HiRes::time() < $deadline;
+        $! = ETIMEDOUT;
+        return 0;
+    }
+
+    $! = unpack 'i', getsockopt($self->{socket}, SOL_SOCKET, SO_ERROR);
+
+    return $! == 0;
 }
 
 

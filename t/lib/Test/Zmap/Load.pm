@@ -6,16 +6,18 @@ package Test::Zmap::Load;
 #                                      seed => 1, slow_port => $port);
 #   ... signals, reloads ...
 #   my $count = $load->stop();
-#   # {complete, cut, refused, wrong, lost}
+#   # {complete, cut, refused, wrong, lost, ended, faults => ["...", ...]}
 #
 # %files: uri => {zstd => [bytes ...], identity => [bytes ...]}; more than one
 # where the file changes; a coding may be left out.  A kind is one process:
 # fresh (a connection for each request), kept (a connection for many), slow
 # (small receive buffer, pauses; slow_port should have a small sndbuf).
 # complete: one of the bodies, in full.  cut: ended before the end that its
-# head promises.  refused: another status.  lost:
-# no head came; a kept connection may end between two requests, that is none.
-# wrong: looks complete and is not, or never came in time.
+# head promises.  refused: another status.  lost: no head came.  ended: nor did
+# it on a connection that had been kept and may have been closed before the
+# request.  wrong: looks complete and is not, or never came in time.  faults:
+# what is known of those that are not complete, "cut: ...", at most ten of a
+# result of a client.
 
 use strict;
 use warnings;
@@ -25,7 +27,8 @@ use POSIX ();
 use Test::More ();
 use Time::HiRes qw(sleep);
 
-my @NAMES = qw(complete cut refused wrong lost);
+my @NAMES = qw(complete cut refused wrong lost ended);
+my $FAULTS = 10;
 
 
 sub start {
@@ -51,8 +54,13 @@ sub start {
 sub _client {
     my ($self, $kind, $seed) = @_;
 
+    # a stop() that comes before the handler is there waits for it
+    my $term = POSIX::SigSet->new(POSIX::SIGTERM());
+    POSIX::sigprocmask(POSIX::SIG_BLOCK(), $term);
+
     my $pid = open(my $pipe, '-|') // die "fork: $!";
     if ($pid) {
+        POSIX::sigprocmask(POSIX::SIG_UNBLOCK(), $term);
         push @{$self->{pids}}, $pid;
         push @{$self->{pipes}}, $pipe;
         return;
@@ -60,12 +68,14 @@ sub _client {
 
     my $stop = 0;
     $SIG{TERM} = sub { $stop = 1 };
+    POSIX::sigprocmask(POSIX::SIG_UNBLOCK(), $term);
     srand($seed);
 
-    my %count;
+    my %count = (faults => []);
     my $ok = eval { $self->_ask($kind, \%count) while !$stop; 1 };
     print STDERR "# $kind client: $@" if !$ok;
-    print join(' ', map { $count{$_} // 0 } @NAMES), "\n" if $ok;
+    print map { "$_\n" } join(' ', map { $count{$_} // 0 } @NAMES),
+        @{$count{faults}} if $ok;
     close(STDOUT);
     POSIX::_exit(0);
 }
@@ -79,28 +89,20 @@ sub _ask {
     my @headers = ("Accept-Encoding: $coding");
     push @headers, 'Connection: close' if $kind ne 'kept';
 
-    my $kept = $self->{connection};
-    my $c = delete $self->{connection}
-        // eval { $self->{t}->connect($kind eq 'slow'
-                      ? (rcvbuf => 4096, port => $self->{port}) : ()) };
-    return $count->{lost}++ if !$c;
+    my $kept = delete $self->{connection};
+    my $c = $kept // eval {
+        $self->{t}->connect($kind eq 'slow'
+                            ? (rcvbuf => 4096, port => $self->{port}) : ());
+    };
+    return _count($count, 'lost', "$kind $uri, $coding: $@") if !$c;
 
     my $r = $kind eq 'slow' ? _read_slowly($c, $uri, \@headers)
         : $c->request('GET', $uri, headers => \@headers);
-    my $late = $r->timed_out;
 
-    return if $kept && !$late && !length $r->head;
-
-    my $result = $late ? 'wrong'
-        : !length $r->head ? 'lost'
-        : $r->status != 200 ? 'refused'
-        : !$r->complete ? 'cut'
-        : $valid->{md5($r->body)} ? 'complete' : 'wrong';
-    $count->{$result}++;
-
-    Test::More::diag("$kind $uri, $coding: status " . $r->status . ', '
-                     . length($r->body) . ' bytes' . ($late ? ', late' : ''))
-        if $result eq 'wrong';
+    _count($count, _judge($r, $kept, $valid),
+           "$kind $uri, $coding: status " . $r->status . ', '
+           . length($r->body) . ' bytes' . ($r->reset ? ', reset' : '')
+           . ($r->timed_out ? ', late' : ''));
 
     if ($kind eq 'kept' && $r->complete
         && ($r->header('Connection') // '') ne 'close')
@@ -110,6 +112,28 @@ sub _ask {
     }
 
     $c->close();
+}
+
+
+sub _judge {
+    my ($r, $kept, $valid) = @_;
+
+    return 'wrong' if $r->timed_out;
+    return $kept ? 'ended' : 'lost' if !length $r->head;
+    return 'refused' if $r->status != 200;
+    return 'cut' if !$r->complete;
+
+    return $valid->{md5($r->body)} ? 'complete' : 'wrong';
+}
+
+
+sub _count {
+    my ($count, $result, $what) = @_;
+
+    $count->{$result}++;
+    return if $result eq 'complete' || $count->{$result} > $FAULTS;
+
+    push @{$count->{faults}}, "$result: " . $what =~ s/\s+$//r;
 }
 
 
@@ -133,16 +157,19 @@ sub _read_slowly {
 sub stop {
     my ($self) = @_;
 
-    my %total = map { $_ => 0 } @NAMES;
+    my %total = (faults => [], map { $_ => 0 } @NAMES);
 
     CORE::kill('TERM', @{$self->{pids}});
 
     for my $pipe (@{$self->{pipes}}) {
         my @counts = split ' ', readline($pipe) // '';
-        $total{wrong}++ if @counts != @NAMES;
+        push @{$total{faults}}, map { s/\n//r } readline($pipe);
         $total{$NAMES[$_]} += $counts[$_] for 0 .. $#counts;
         local $?;
         close($pipe);
+        next if @counts == @NAMES;
+        $total{wrong}++;
+        push @{$total{faults}}, "wrong: a client ended with $?";
     }
 
     $self->{pids} = [];
