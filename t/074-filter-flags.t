@@ -2,6 +2,8 @@
 
 # A body filter that leaves its marks in the buffers that it was given: the
 # next use of such a buffer must not carry them, for one of them ends the reply.
+# And one that refuses the last of them, by an error or a status that comes too
+# late to be sent: no such reply looks whole.
 
 use strict;
 use warnings;
@@ -16,13 +18,20 @@ use Test::Zmap;
 
 my $t = Test::Zmap->new(log_level => 'info');
 
+# nginx tells of a status after the header
+$t->expect_alert(qr/\[alert\].*header already sent/);
+
 my $text = $t->text(400_000, 1);
 my %file = (known => 1, unknown => 0);
 $t->zst("$_.txt", $text, size => $file{$_}) for keys %file;
 
 my @how = (['1.1'], ['1.0'], ['1.1', 'Accept-Encoding: gzip']);
 
-$t->plan(2 * @how + 2);
+my @refused = map { my $how = $_; map { [$how, @$_] }
+                    ['1.0'], ['1.0', 'Connection: keep-alive'], ['1.1'] }
+    qw(error status);
+
+$t->plan(2 * @how + 3 * @refused + 2);
 
 # the headers of nginx, and those that its configure has made
 my $source = '/usr/share/nginx/src/src';
@@ -66,6 +75,12 @@ ngx_mark_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     last = &out;
 
     for (cl = in; cl; cl = cl->next) {
+        if (cl->buf->last_buf && r->args.len) {
+            ngx_log_error(NGX_LOG_INFO, r->connection->log, 0, "refused");
+            return r->args.data[0] == 'e' ? NGX_ERROR
+                                          : NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
         copy = ngx_alloc_chain_link(r->pool);
         b = ngx_alloc_buf(r->pool);
         if (copy == NULL || b == NULL) {
@@ -151,6 +166,21 @@ for my $name (sort keys %file) {
            "$name, $version @headers: whole")
             or diag($r->status . ', ' . length $body);
     }
+}
+
+for my $how (@refused) {
+    my ($by, $version, @headers) = @$how;
+
+    $t->replace('unknown.txt.zst', $t->read('unknown.txt.zst'));
+    my $before = $t->log_count(qr/refused/);
+    my $r = $t->request('GET', "/unknown.txt?$by", version => $version,
+                        headers => \@headers);
+    my $name = join ', ', "refused by $by", $version, @headers;
+    is($t->log_count(qr/refused/), $before + 1, $name);
+    ok($r->status == 200 && !defined $r->header('Content-Length'),
+       "$name: after the header, without length");
+    ok(!$r->complete && !$r->timed_out, "$name: does not look whole")
+        or diag(length($r->body) . ' bytes');
 }
 
 cmp_ok($t->log_count(qr/marked 1/), '>', 6 * 10, 'the filter marks buffers');
