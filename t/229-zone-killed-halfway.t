@@ -27,7 +27,7 @@ for my $n (0 .. $FILES - 1) {
     $zst{"/f$n.bin"} = $t->zst("f$n.bin", $t->random(256_000, $n), level => 1);
 }
 # nearly all of the room: staged only when no page of it is lost
-$zst{'/all.bin'} = $t->raw_zst('all.bin', $t->frame(single => 1, fcs => 4,
+$t->raw_zst('all.bin', $zst{'/all.bin'} = $t->frame(single => 1, fcs => 4,
     fcs_bytes => 4, blocks => [[raw => 'abcd']])
     . $t->skippable("\0" x 4_000_000));
 $t->settle('all.bin.zst');
@@ -87,8 +87,8 @@ sub recovers {
     ok(right(@files), "$name: all replies are right");
 
     my $before = status()->{counters}{staged};
-    ok($t->poll(sub { right('/all.bin');
-                      status()->{zones}{z}{used} > 4_000_000 }),
+    ok($t->poll(sub { right('/all.bin')
+                      && status()->{zones}{z}{used} > 4_000_000 }),
        "$name: a file that needs all of the room is staged");
     cmp_ok(status()->{zones}{z}{used}, '<=', 4 << 20, "$name: used <= size");
 
