@@ -45,6 +45,7 @@ sub configuration {
     return $t->conf(<<"EOT", http => join "\n", map { "zstd_mmap_zone $_;" }
     listen 127.0.0.1:%%PORT2%% sndbuf=32k;
     zstd_mmap on;
+    send_timeout 10m;
     zstd_mmap_send memory;
     zstd_mmap_stage $stage min_uses=1 max=17m;
     add_header X-Pid \$pid;
@@ -125,7 +126,8 @@ right('/two.bin');
 my ($two, $second) = slow_reader('/two.bin');
 $t->kill('HUP', $t->master_pid());
 ok($t->reload(old => 'stay'), 'two more at once under another reader');
-ok($t->poll(sub { $t->worker_pids() == 4 }), 'two old workers are there');
+ok($t->poll(sub { $t->worker_pids() == 4 }, 3 * $t->timeout()),
+   'two old workers are there');
 isnt($first, $second, 'one for each reader');
 
 # the new ones need all the room that is not pinned
