@@ -3,6 +3,7 @@
 # make test    all tests; TESTS="t/020-*.t" runs some of them
 # make asan    the same tests with an nginx built with ASan and UBSan
 # make fuzz    the fuzz targets, FUZZ_SECONDS each
+# make bench-replies  CPU of replies against gzip_static; BENCH="--pairs 9"
 # make valgrind, make lint, make clean
 #
 # Missing Debian packages are installed (as root or with sudo).
@@ -10,6 +11,7 @@
 PORT         ?= 8080
 TESTS        ?=
 FUZZ_SECONDS ?= 60
+BENCH        ?=
 JOBS         ?= 2
 
 # names that make or a shell would take apart
@@ -41,12 +43,12 @@ LIBS       = -lzstd -lpthread -ldl
 
 .DELETE_ON_ERROR:
 
-.PHONY: build run test asan fuzz valgrind lint clean demo
-.PHONY: need-build need-run need-test need-lint need-asan
+.PHONY: build run test asan fuzz valgrind lint clean demo bench-replies
+.PHONY: need-build need-run need-test need-lint need-asan need-bench
 
 build: $(MODULE)
 
-need-build need-run need-test need-lint need-asan: need-%:
+need-build need-run need-test need-lint need-asan need-bench: need-%:
 	@tools/build/packages $*
 
 $(MODULE): $(MOD_FILES) tools/build/module | need-build
@@ -103,11 +105,11 @@ build/fuzz/%-fuzz: t/fuzz/%.c $(FUZZ_HDRS) $(CORE_SRCS) | need-test
 
 REPLAYS = $(FUZZERS:%=build/fuzz/%-replay)
 
-test: need-build need-test need-run build demo build/core/libzmap.a \
+test: need-build need-test need-run need-bench build demo build/core/libzmap.a \
       $(UNITS:%=build/unit/%) $(REPLAYS)
 	@exec env JOBS=$(JOBS) tools/build/prove build/unit $(TESTS)
 
-asan: need-build need-test need-run need-asan demo \
+asan: need-build need-test need-run need-bench need-asan demo \
       $(UNITS:%=build/asan/unit/%) $(REPLAYS)
 	@tools/build/asan-nginx
 	@exec env JOBS=$(JOBS) tools/build/prove --asan build/asan/unit $(TESTS)
@@ -117,6 +119,9 @@ fuzz: need-build need-test $(FUZZERS:%=build/fuzz/%-fuzz)
 
 valgrind: need-build need-test need-run build demo
 	@exec env ZMAP_VALGRIND=1 tools/build/prove --only t/950-valgrind.t
+
+bench-replies: need-build need-bench build
+	@bench/replies $(BENCH)
 
 lint: need-build need-lint need-test build
 	@tools/build/lint
