@@ -52,6 +52,9 @@ static zmap_rc_e ngx_http_zstd_mmap_make_piece(
     ngx_http_zstd_mmap_stream_t *stream, ngx_buf_t *b, size_t *work);
 static ngx_uint_t ngx_http_zstd_mmap_is_replaced(
     ngx_http_zstd_mmap_stream_t *stream);
+static void ngx_http_zstd_mmap_give_way(ngx_http_zstd_mmap_stream_t *stream);
+static ngx_uint_t ngx_http_zstd_mmap_is_sent(
+    ngx_http_zstd_mmap_stream_t *stream);
 static ngx_uint_t ngx_http_zstd_mmap_is_blocked(
     ngx_http_zstd_mmap_stream_t *stream);
 static void ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r,
@@ -179,16 +182,11 @@ ngx_http_zstd_mmap_cleanup_stream(void *data)
 {
     ngx_http_zstd_mmap_stream_t *stream = data;
 
-    ngx_connection_t    *c;
-    ngx_http_request_t  *r;
+    ngx_connection_t  *c;
 
-    r = stream->ctx->request;
-    c = r->connection;
+    c = stream->ctx->request->connection;
 
-    if (stream->last && !stream->failed
-        && !c->error && !c->timedout && !c->buffered
-        && r->out == NULL)
-    {
+    if (ngx_http_zstd_mmap_is_sent(stream) && !c->error && !c->timedout) {
         ngx_http_zstd_mmap_disarm_reset(stream->ctx);
     }
 }
@@ -262,8 +260,8 @@ ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r)
 /*
  * Returning NGX_DONE to the content phase, while a request body is still being
  * discarded, has begun the time of a lingering close: its end would cut the
- * reply, also when the body has arrived since.  The close lingers when the
- * reply is done.
+ * reply or, when the body has arrived since, the next request.  The close
+ * lingers when the reply is done.
  */
 
 static void
@@ -299,13 +297,12 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
         rc = ngx_http_zstd_mmap_pass_piece(stream, &work);
 
         if (ngx_http_zstd_mmap_is_replaced(stream)) {
-            /* what is sent now is not ours to vouch for */
-            ngx_http_zstd_mmap_disarm_reset(stream->ctx);
+            ngx_http_zstd_mmap_give_way(stream);
             stream->failed = 1;
         }
 
         if (rc == NGX_ERROR || rc > NGX_OK || stream->failed || stream->last) {
-            stream->failed = (rc == NGX_ERROR);
+            stream->failed |= (rc == NGX_ERROR || rc > NGX_OK);
             ngx_http_finalize_request(r, rc);
             return;
         }
@@ -420,6 +417,34 @@ ngx_http_zstd_mmap_is_replaced(ngx_http_zstd_mmap_stream_t *stream)
     return ngx_http_get_module_ctx(stream->ctx->request,
                                    ngx_http_zstd_mmap_module)
            != (void *) stream;
+}
+
+
+/* what is sent now is not ours to vouch for; a stream does that by itself */
+
+static void
+ngx_http_zstd_mmap_give_way(ngx_http_zstd_mmap_stream_t *stream)
+{
+    ngx_http_zstd_mmap_stream_t  *page;
+
+    page = ngx_http_get_module_ctx(stream->ctx->request,
+                                   ngx_http_zstd_mmap_module);
+
+    if (page == NULL || ngx_http_zstd_mmap_is_sent(page)) {
+        ngx_http_zstd_mmap_disarm_reset(stream->ctx);
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_zstd_mmap_is_sent(ngx_http_zstd_mmap_stream_t *stream)
+{
+    ngx_http_request_t  *r;
+
+    r = stream->ctx->request;
+
+    return stream->last && !stream->failed
+           && !r->connection->buffered && r->out == NULL;
 }
 
 
