@@ -17,7 +17,7 @@ my $POOL = 40;
 my $FILES = 6;
 
 my $machine = Test::Zmap::Machine->new();
-my $t = Test::Zmap->new(workers => 2, log_level => 'notice')->plan(28);
+my $t = Test::Zmap->new(workers => 2, log_level => 'notice')->plan(31);
 
 $t->expect_alert(qr/\[emerg\].*zstd_mmap_zone "z" lacks \d+ huge pages/);
 $t->expect_alert(qr/\[emerg\].*still could not bind/);
@@ -91,6 +91,15 @@ is($t->log_count(qr/zstd_mmap_zone "z".* has hugetlb pages/), 1,
 is(right(20), 20 * $FILES, 'files asked for often: right');
 is(zone_status()->{segments}, $FILES, "$FILES segments, not twice as many");
 free_is($POOL - 16, 'still 16 pages');
+
+# beside a server that has the pages: no reason to refuse, and nothing taken
+my ($code, $said) = $t->test_config(
+    configuration('zstd_mmap_zone z:64m hugepages=on;')
+    . "error_log %%RUN%%/test-warnings.log warn;\n");
+is($code, 0, 'nginx -t beside it');
+like($said, qr/"z" needs 32 huge pages of 2 MB, 24 are free now/,
+     'warns of what is free now');
+free_is($POOL - 16, 'and takes nothing');
 
 ok($t->reload(conf => $conf), 'reload');
 free_is($POOL - 16, 'reload: still 16 pages');
