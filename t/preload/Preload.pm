@@ -12,9 +12,10 @@ package Preload;
 #
 # arm($calls, $n, %opt): $calls is "mmap", "fstat|pread" ..; errno => E makes
 # the n-th of them fail, truncate => [$path, $size] makes it and truncates the
-# file, short => 1 makes a pread that gives half, lose => [$path, $offset] makes
-# an mmap and puts the first page of another file at that offset of it: an empty
-# one has none, and reading there raises SIGBUS.  always => 1: every call from
+# file, short => 1 makes a pread that gives half, end => 1 a pread that finds
+# the end of the file, lose => [$path, $offset] makes an mmap and puts the first
+# page of another file at that offset of it: an empty one has none, and reading
+# there raises SIGBUS.  always => 1: every call from
 # the n-th on.  any => 1: calls of nginx itself, too.  pid => the only worker.
 # order => 1: the second of two orders that hold at the same time; also for
 # fired().
@@ -112,7 +113,8 @@ sub arm {
     $bits |= $CALL{$_} // die "no call $_\n" for split /\|/, $calls;
 
     my ($path, $size) = @{$opt{truncate} || $opt{lose} || ['', 0]};
-    my $action = $opt{truncate} ? 2 : $opt{short} ? 3 : $opt{lose} ? 4 : 1;
+    my $action = $opt{truncate} ? 2 : $opt{short} ? 3 : $opt{end} ? 4
+        : $opt{lose} ? 5 : 1;
     my $pid = $opt{pid} // ($self->{t}->worker_pids())[0];
     my $offset = ($opt{order} // 0) * $SIZE;
 

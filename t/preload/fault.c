@@ -47,6 +47,7 @@ enum {
     FAULT_FAIL = 1,            /* the call fails with err and is not made */
     FAULT_TRUNCATE,            /* the call is made, then path gets size */
     FAULT_SHORT,               /* pread: half of it; otherwise made as it is */
+    FAULT_END,                 /* pread: 0, as at the end of the file */
     FAULT_LOSE                 /* mmap: the page at offset size is that of
                                   another file, path, whatever it has */
 };
@@ -312,6 +313,10 @@ fault_pread(const fault_orders_t *orders,
 
     if (fault_fails(orders)) {
         return -1;
+    }
+
+    if (orders != NULL && orders->action == FAULT_END) {
+        return 0;
     }
 
     if (orders != NULL && orders->action == FAULT_SHORT) {
