@@ -32,7 +32,10 @@ static ngx_int_t ngx_http_zstd_mmap_send_copied(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_copy_frames(
     ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_compare(ngx_http_zstd_mmap_ctx_t *ctx,
+    zmap_rc_e rc);
 static void ngx_http_zstd_mmap_count_frames(off_t n, ngx_uint_t kept);
+static void ngx_http_zstd_mmap_count_body(ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_send_file(ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_file_t *ngx_http_zstd_mmap_create_file(
     ngx_http_zstd_mmap_ctx_t *ctx);
@@ -59,6 +62,7 @@ static const ngx_http_zstd_mmap_whole_t  ngx_http_zstd_mmap_whole_frames = {
 ngx_int_t
 ngx_http_zstd_mmap_send_frames(ngx_http_zstd_mmap_ctx_t *ctx)
 {
+    off_t                           room;
     ngx_int_t                       rc;
     ngx_http_request_t             *r;
     ngx_http_zstd_mmap_loc_conf_t  *zlcf;
@@ -87,8 +91,11 @@ ngx_http_zstd_mmap_send_frames(ngx_http_zstd_mmap_ctx_t *ctx)
 
     zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
 
+    room = ngx_align((off_t) ctx->file->version.size, ZMAP_READ_BLOCK);
+    room = ngx_min(room, zlcf->chunk - zlcf->chunk % ZMAP_READ_BLOCK);
+
     return ngx_http_zstd_mmap_send_slices(ctx, ngx_http_zstd_mmap_copy_slice,
-                                zlcf->chunk - zlcf->chunk % ZMAP_READ_BLOCK);
+                                          room);
 }
 
 
@@ -158,7 +165,7 @@ ngx_http_zstd_mmap_send_segment(ngx_http_zstd_mmap_ctx_t *ctx)
         return rc;
     }
 
-    ngx_http_zstd_mmap_count_frames(r->headers_out.content_length_n, 0);
+    ngx_http_zstd_mmap_count_body(ctx);
 
     ngx_http_zstd_mmap_set_memory(b, ctx->segment.data, ctx->segment.size);
 
@@ -214,11 +221,27 @@ ngx_http_zstd_mmap_copy_frames(ngx_http_zstd_mmap_ctx_t *ctx)
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: copy of %uz bytes rc:%d", size, rc);
 
-    if (rc == ZMAP_SYSERR) {
-        return rc;
+    return ngx_http_zstd_mmap_compare(ctx, rc);
+}
+
+
+/*
+ * A read that came short is no copy, also when the file looks as before: its
+ * times are those of the kernel's last tick.
+ */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_compare(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
+{
+    if (rc == ZMAP_OK) {
+        return ngx_http_zstd_mmap_check_file(ctx);
     }
 
-    return ngx_http_zstd_mmap_check_file(ctx);
+    if (rc == ZMAP_CHANGED) {
+        ngx_http_zstd_mmap_forget_file(ctx);
+    }
+
+    return rc;
 }
 
 
@@ -226,6 +249,21 @@ static void
 ngx_http_zstd_mmap_count_frames(off_t n, ngx_uint_t kept)
 {
     ngx_http_zstd_mmap_count_bytes(frames_sent, n);
+}
+
+
+/* a filter may have taken the length away */
+
+static void
+ngx_http_zstd_mmap_count_body(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    off_t  n;
+
+    n = ctx->request->headers_out.content_length_n;
+
+    ngx_http_zstd_mmap_count_frames((n == -1) ? (off_t) ctx->file->version.size
+                                              : n,
+                                    0);
 }
 
 
@@ -260,7 +298,7 @@ ngx_http_zstd_mmap_send_file(ngx_http_zstd_mmap_ctx_t *ctx)
         return rc;
     }
 
-    ngx_http_zstd_mmap_count_frames(r->headers_out.content_length_n, 0);
+    ngx_http_zstd_mmap_count_body(ctx);
 
     ngx_http_zstd_mmap_set_file(b, file, 0, ctx->file->version.size);
 
@@ -325,7 +363,7 @@ ngx_http_zstd_mmap_send_slices(ngx_http_zstd_mmap_ctx_t *ctx,
         return rc;
     }
 
-    ngx_http_zstd_mmap_count_frames(r->headers_out.content_length_n, 0);
+    ngx_http_zstd_mmap_count_body(ctx);
 
     ngx_http_zstd_mmap_set_range(ctx);
 
@@ -367,14 +405,15 @@ ngx_http_zstd_mmap_copy_slice(ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b,
 
     n = ngx_min((off_t) (room - before), ctx->end - ctx->pos);
 
+    /* no more than the blocks of the range */
+    room = ngx_align(before + n, ZMAP_READ_BLOCK);
+
     rc = zmap_read(ctx->of.fd, b->start, room, before + n, ctx->pos - before);
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: copy of %O bytes at %O rc:%d", n, ctx->pos, rc);
 
-    if (rc != ZMAP_SYSERR) {
-        rc = ngx_http_zstd_mmap_check_file(ctx);
-    }
+    rc = ngx_http_zstd_mmap_compare(ctx, rc);
 
     if (rc != ZMAP_OK) {
         return rc;
