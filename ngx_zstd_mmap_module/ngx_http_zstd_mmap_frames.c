@@ -26,6 +26,8 @@
 static ngx_uint_t ngx_http_zstd_mmap_want_memory(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_uint_t ngx_http_zstd_mmap_can_sendfile(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_zstd_mmap_in_slices(
+    ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_send_segment(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_send_copied(
@@ -70,12 +72,16 @@ ngx_http_zstd_mmap_send_frames(ngx_http_zstd_mmap_ctx_t *ctx)
     r = ctx->request;
 
     if (r->method == NGX_HTTP_HEAD || r->header_only) {
+        r->single_range = ngx_http_zstd_mmap_in_slices(ctx);
+
         return ngx_http_zstd_mmap_send_coded_header(ctx);
     }
 
     ngx_http_zstd_mmap_take_segment(ctx);
 
     if (!ngx_http_zstd_mmap_want_memory(ctx)) {
+        ngx_http_zstd_mmap_release_segment(&ctx->segment);
+
         return ngx_http_zstd_mmap_send_file(ctx);
     }
 
@@ -134,14 +140,30 @@ ngx_http_zstd_mmap_want_memory(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
-/* userland TLS needs the bytes in memory */
+/* TLS in user space needs the bytes in memory */
 
 static ngx_uint_t
 ngx_http_zstd_mmap_can_sendfile(ngx_http_request_t *r)
 {
-    return r->connection->sendfile
-           && !r->filter_need_in_memory
-           && !r->main_filter_need_in_memory;
+    return r->connection->sendfile && !r->main_filter_need_in_memory;
+}
+
+
+/* what a GET of a file that is not staged would be sent in */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_in_slices(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_main_conf_t  *zmcf;
+
+    if (!ngx_http_zstd_mmap_want_memory(ctx)) {
+        return ctx->file->version.size > NGX_HTTP_ZSTD_MMAP_SLICE;
+    }
+
+    zmcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_zstd_mmap_module);
+
+    return ctx->file->version.size > (uint64_t) zmcf->buffers_max;
 }
 
 

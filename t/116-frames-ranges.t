@@ -16,7 +16,7 @@ my $MTIME = 1600000000;
 my $DATE = 'Sun, 13 Sep 2020 12:26:40 GMT';
 my $LATER = 'Sun, 13 Sep 2020 12:26:41 GMT';
 
-my $t = Test::Zmap->new(timeout => 20)->plan(72);
+my $t = Test::Zmap->new(timeout => 20)->plan(74);
 my ($cert, $key) = $t->certificate();
 
 my $coded = $t->frame(window => 8 << 20, blocks => [
@@ -177,7 +177,9 @@ for my $uri (qw(/big.bin /memory/big.bin)) {
 
 # HEAD has the header of the reply to GET
 for my $uri (qw(/big.bin /memory/big.bin)) {
-    for my $range ('bytes=5-9', 'bytes=3000000-', "bytes=$size-") {
+    for my $range ('bytes=5-9', 'bytes=3000000-', "bytes=$size-",
+                   'bytes=0-1,5-6')
+    {
         my @r = map { $t->$_($uri, @zstd, "Range: $range") } qw(get head);
         is(join(' ', map { $_->status . ' '
                . ($_->header('Content-Range') // '') } $r[1]),
