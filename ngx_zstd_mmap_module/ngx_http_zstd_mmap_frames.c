@@ -16,8 +16,12 @@
 #include "core/zmap_read.h"
 
 
-/* where a write from memory and sendfile(2) cost a sender about the same */
-#define NGX_HTTP_ZSTD_MMAP_SEND_BORDER  (32 * 1024)
+/*
+ * Up to here a write from memory costs a sender less than sendfile(2) does; to
+ * a corked socket, which tcp_nopush makes, it does so for longer.
+ */
+#define NGX_HTTP_ZSTD_MMAP_SEND_BORDER  (64 * 1024)
+#define NGX_HTTP_ZSTD_MMAP_CORK_BORDER  (512 * 1024)
 
 /* no more than a turn of nginx's own sendfile_max_chunk, a whole huge page */
 #define NGX_HTTP_ZSTD_MMAP_SLICE        (2 * 1024 * 1024)
@@ -129,11 +133,12 @@ ngx_http_zstd_mmap_want_memory(ngx_http_zstd_mmap_ctx_t *ctx)
         return 1;
     }
 
-    if (ngx_http_zstd_mmap_can_sendfile(r)) {
-        return 0;
-    }
-
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (ngx_http_zstd_mmap_can_sendfile(r)) {
+        return ctx->segment.data && clcf->tcp_nopush
+               && ctx->file->version.size <= NGX_HTTP_ZSTD_MMAP_CORK_BORDER;
+    }
 
     return ctx->segment.data
            || (!ctx->of.is_directio && clcf->aio == NGX_HTTP_AIO_OFF);

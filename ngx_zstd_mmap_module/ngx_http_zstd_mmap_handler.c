@@ -93,7 +93,10 @@ ngx_http_zstd_mmap_handler(ngx_http_request_t *r)
         rc = ngx_http_zstd_mmap_serve(ctx);
     }
 
-    ngx_http_zstd_mmap_show_worker(ctx->worker);
+    if (rc == NGX_DONE || rc == NGX_AGAIN) {
+        /* what it holds is shown now, and again when it ends */
+        ngx_http_zstd_mmap_show_worker(ctx->worker);
+    }
 
     return rc;
 }

@@ -8,7 +8,7 @@
 #include "ngx_http_zstd_mmap_stats.h"
 
 
-/* RFC 8878 frames of 128 KiB blocks need no more at a time */
+/* what zstd_mmap_input read asks for at a time */
 #define NGX_HTTP_ZSTD_MMAP_READ  (64 * 1024)
 
 /* what a large file may have mapped behind the decoder, bytes */

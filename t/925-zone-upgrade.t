@@ -71,9 +71,12 @@ sub right {
 }
 
 
-# whatever happens no server stays
+# whatever happens no server stays, nor a worker without its master
 my @masters;
-END { kill 'KILL', grep { kill 0, $_ } @masters }
+END {
+    kill 'KILL', map { ($_, Test::Zmap::_children($_)) }
+                 grep { kill 0, $_ } @masters;
+}
 
 write_conf('on');
 my ($code, $output) = $t->capture($t->_command());
@@ -124,3 +127,5 @@ $t->{pid} = $t->poll(\&master);
 push @masters, $t->{pid};
 ok($code == 0 && right(3) && zone()->{pages} eq 'hugetlb',
    'the pages can be had again');
+$t->stop();
+shift @masters;
