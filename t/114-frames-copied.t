@@ -14,7 +14,7 @@ use lib 't/lib';
 use Test::Zmap;
 use Test::Zmap::Status;
 
-my $BORDER = 32 << 10;
+my $BORDER = 64 << 10;
 
 my $t = Test::Zmap->new()->plan(50);
 my $s = Test::Zmap::Status->new($t);
@@ -40,7 +40,7 @@ $t->raw_zst("$_.bin", $zst{$_}) for keys %zst;
 $t->settle(map { "$_.bin.zst" } keys %zst);
 
 my $status = $s->location;
-$t->run($t->conf(<<"EOF", http => 'zstd_mmap_buffers 4m max=64k;'));
+$t->run($t->conf(<<"EOF", http => 'zstd_mmap_buffers 4m max=80k;'));
     listen 127.0.0.1:%%PORT2%% ssl http2;
     ssl_certificate $cert;
     ssl_certificate_key $key;

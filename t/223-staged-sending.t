@@ -12,13 +12,14 @@ use Test::More;
 use lib 't/lib';
 use Test::Zmap;
 
-my $t = Test::Zmap->new()->plan(28);
+my $t = Test::Zmap->new()->plan(33);
 
 my ($cert, $key) = $t->certificate();
 
 my %text = (tiny => $t->text(300, 1), small => $t->text(60_000, 2),
             large => $t->random(700_000, 3), unsized => $t->text(90_000, 4),
-            stream => $t->text(2_000_000, 5));
+            stream => $t->text(2_000_000, 5),
+            medium => $t->random(150_000, 6));
 my %zst = map { $_ => $t->zst("$_.txt", $text{$_},
                               size => $_ eq 'unsized' ? 0 : 1) } keys %text;
 $t->settle(map { "$_.txt.zst" } keys %text);
@@ -38,6 +39,7 @@ $t->run($t->conf(<<"EOT", http => <<'EOH'));
 
     location = /status { zstd_mmap_status json; }
     location /memory/ { alias %%DIR%%/; zstd_mmap_send memory; }
+    location /cork/ { alias %%DIR%%/; tcp_nopush on; }
     location /sendfile/ { alias %%DIR%%/; zstd_mmap_send sendfile; }
 EOT
 zstd_mmap_zone z:8m hugepages=off;
@@ -101,6 +103,12 @@ like((calls('/large.txt', $zst{large}))[0], qr/sendfile/,
      'large: by sendfile');
 unlike((calls('/memory/large.txt', $zst{large}))[0], qr/sendfile/,
        'zstd_mmap_send memory');
+like((calls('/medium.txt', $zst{medium}))[0], qr/sendfile/,
+     'medium: by sendfile');
+unlike((calls('/cork/medium.txt', $zst{medium}))[0], qr/sendfile/,
+       'medium: from memory where tcp_nopush is on');
+like((calls('/cork/large.txt', $zst{large}))[0], qr/sendfile/,
+     'large: by sendfile there, too');
 like((calls('/sendfile/small.txt', $zst{small}))[0], qr/sendfile/,
      'zstd_mmap_send sendfile');
 
