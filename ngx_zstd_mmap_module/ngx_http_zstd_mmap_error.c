@@ -130,7 +130,8 @@ ngx_http_zstd_mmap_reason(zmap_rc_e rc)
 
 /*
  * RFC 9112, 8: a close-delimited body that ends with an orderly close counts
- * as complete, and so does one that TLS ends with close_notify.
+ * as complete, and so does one that TLS ends with close_notify.  HTTP/0.9 has
+ * no other, as it has no header.
  */
 
 void
@@ -143,7 +144,8 @@ ngx_http_zstd_mmap_arm_reset(ngx_http_zstd_mmap_ctx_t *ctx)
     if (ctx->armed
         || r->http_version >= NGX_HTTP_VERSION_20
         || r->main->chunked
-        || r->main->headers_out.content_length_n != -1)
+        || (r->main->headers_out.content_length_n != -1
+            && r->http_version >= NGX_HTTP_VERSION_10))
     {
         return;
     }

@@ -64,7 +64,7 @@ my %bytes = (%damaged, %unsized);
 # no verdict from one request to the next: each of them streams
 my @how = ('1.1', '1.0', 'h2', 'TLS 1.1', 'TLS 1.0');
 
-$t->plan(@how * 2 * keys(%bytes) + 4 * keys(%bytes) + 3);
+$t->plan(@how * 2 * keys(%bytes) + 4 * keys(%bytes) + 5);
 
 for my $name (keys %bytes) {
     $t->raw_zst("$_/$name.txt", $bytes{$name}) for qw(kept once);
@@ -131,5 +131,16 @@ is($lines, scalar keys %bytes, 'one line of each');
 $t->zst('good.txt', $body);
 my $r = $t->get('/good.txt');
 ok($r->complete && $r->body eq $body, 'the worker serves on');
+
+# without a header only the close tells of a cut
+for my $name ('good', 'once/middle') {
+    $t->replace("$name.txt.zst", $t->read("$name.txt.zst"));
+    my $c = $t->connect();
+    $c->send("GET /$name.txt\r\n");
+    my $got = $c->read_some(2 * $size);
+    ok($name eq 'good' ? !$c->{reset} && $got eq $body : $c->{reset},
+       "$name: http/0.9");
+}
+
 $r = $t->get('/good.txt', 'If-None-Match: "other"');
 ok($r->complete && $r->body eq $body, 'also a conditional request');
