@@ -57,6 +57,7 @@ static ngx_uint_t ngx_http_zstd_mmap_is_sent(
     ngx_http_zstd_mmap_stream_t *stream);
 static ngx_uint_t ngx_http_zstd_mmap_is_blocked(
     ngx_http_zstd_mmap_stream_t *stream);
+static ngx_uint_t ngx_http_zstd_mmap_is_postponed(ngx_http_request_t *r);
 static void ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r,
     ngx_uint_t post);
 
@@ -308,7 +309,8 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
         }
 
         if (ngx_http_zstd_mmap_is_blocked(stream)) {
-            ngx_http_zstd_mmap_wait_stream(r, 0);
+            ngx_http_zstd_mmap_wait_stream(r,
+                                           ngx_http_zstd_mmap_is_postponed(r));
             return;
         }
 
@@ -352,6 +354,12 @@ ngx_http_zstd_mmap_pass_piece(ngx_http_zstd_mmap_stream_t *stream,
 
         stream->free = out->next;
         out->next = NULL;
+
+    } else if (ngx_http_zstd_mmap_is_postponed(r)
+               && !r->connection->buffered
+               && ngx_http_write_filter(r->main, NULL) == NGX_ERROR)
+    {
+        return NGX_ERROR;
     }
 
     rc = ngx_http_output_filter(r, out);
@@ -467,6 +475,24 @@ ngx_http_zstd_mmap_is_blocked(ngx_http_zstd_mmap_stream_t *stream)
     }
 
     return r == c->data && (!c->write->ready || c->write->delayed);
+}
+
+
+/*
+ * Less than postpone_output bytes wait for more of the body, also where there
+ * is no piece left to bring it.  Nothing that goes through the filters ends
+ * this: SSI takes a flush away.
+ */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_is_postponed(ngx_http_request_t *r)
+{
+    ngx_connection_t  *c;
+
+    c = r->connection;
+
+    return r == c->data && !r->aio && r->main->out != NULL
+           && c->write->ready && !c->write->delayed;
 }
 
 

@@ -23,6 +23,8 @@ my @settings = (
     'zstd_mmap_chunk 4k', 'zstd_mmap_chunk 4k; postpone_output 5000',
     'zstd_mmap_chunk 5000', 'zstd_mmap_chunk 16m', 'charset utf-8',
     'gzip on', 'gzip on; gzip_buffers 2 1k', 'gzip on; gzip_http_version 1.0',
+    'ssi on; ssi_types *; ssi_ignore_recycled_buffers on; zstd_mmap decode;'
+        . ' postpone_output 100000',
 );
 
 my $t = Test::Zmap->new(log_level => 'info');

@@ -35,6 +35,7 @@ my @where = (
     ['turns', 'sendfile on; sendfile_max_chunk 70000;', 'slice'],
     ['turned', 'sendfile off; sendfile_max_chunk 70000;', 'copy'],
     ['postponed', 'sendfile on; postpone_output 64k;', 'slice'],
+    ['kept-back', 'sendfile on; postpone_output 8m;', 'slice'],
     ['at-once', 'sendfile on; postpone_output 0;', 'slice'],
     ['output', 'sendfile off; zstd_mmap_send sendfile; output_buffers 1 8k;',
      'slice'],
