@@ -314,7 +314,7 @@ ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx, u_char *dst,
     /* libzstd lets a frame end short of its content size at an empty block */
 
     if (rc == ZMAP_OK && ctx->size != -1
-        && zmap_decode_total(ctx->decoder) != (uint64_t) ctx->size)
+        && ctx->pos + job.produced != (uint64_t) ctx->size)
     {
         rc = ZMAP_CONTENT_SIZE;
     }

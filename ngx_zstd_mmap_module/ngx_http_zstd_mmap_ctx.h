@@ -47,10 +47,11 @@ typedef struct {
                                                 out of the mapping again */
 
     ngx_file_t                   *slices;    /* frames that are sent in pieces:
-                                                the file, the next byte and
-                                                the one behind the last */
-    off_t                         pos;
+                                                the file */
+    off_t                         begin;     /* of a body in pieces: the range
+                                                that is wanted, up to end */
     off_t                         end;
+    off_t                         pos;       /* the next byte to make */
 
     unsigned                      retried:1; /* after the file had changed */
     unsigned                      vary:1;    /* r->gzip_vary was set by us */

@@ -12,6 +12,8 @@
 #include "ngx_http_zstd_mmap_stream.h"
 #include "ngx_http_zstd_mmap_whole.h"
 
+#include "core/zmap_range.h"
+
 
 static zmap_rc_e ngx_http_zstd_mmap_fill_decoded(
     ngx_http_zstd_mmap_ctx_t *ctx);
@@ -20,8 +22,13 @@ static ngx_int_t ngx_http_zstd_mmap_send_ranged_header(
 static void ngx_http_zstd_mmap_count_decoded(off_t n, ngx_uint_t kept);
 static zmap_rc_e ngx_http_zstd_mmap_begin_decoded(
     ngx_http_zstd_mmap_ctx_t *ctx);
+static void ngx_http_zstd_mmap_seek_decoded(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_decode_piece(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b, size_t *work);
+static void ngx_http_zstd_mmap_count_piece(ngx_http_zstd_mmap_ctx_t *ctx,
+    size_t size);
+static zmap_rc_e ngx_http_zstd_mmap_end_decoded(
+    ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc);
 
 
 static const ngx_http_zstd_mmap_whole_t  ngx_http_zstd_mmap_whole_decoded = {
@@ -93,8 +100,11 @@ ngx_http_zstd_mmap_stream_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 
     r = ctx->request;
 
+    /* several buffers cannot be cut into several ranges */
+    r->single_range = 1;
+
     if (r->method == NGX_HTTP_HEAD || r->header_only) {
-        return ngx_http_zstd_mmap_send_decoded_header(ctx, 0);
+        return ngx_http_zstd_mmap_send_decoded_header(ctx, ctx->size != -1);
     }
 
     zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
@@ -111,7 +121,7 @@ ngx_http_zstd_mmap_stream_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
         return ngx_http_zstd_mmap_refuse(ctx, zrc);
     }
 
-    rc = ngx_http_zstd_mmap_send_decoded_header(ctx, 0);
+    rc = ngx_http_zstd_mmap_send_decoded_header(ctx, ctx->size != -1);
 
     if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
         return rc;
@@ -119,7 +129,9 @@ ngx_http_zstd_mmap_stream_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 
     ngx_http_zstd_mmap_count(streamed);
 
-    return ngx_http_zstd_mmap_start_stream(stream, 0);
+    ngx_http_zstd_mmap_seek_decoded(ctx);
+
+    return ngx_http_zstd_mmap_start_stream(stream, ctx->pos);
 }
 
 
@@ -135,6 +147,31 @@ ngx_http_zstd_mmap_begin_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
     limit = (ctx->size == -1) ? zlcf->max_size : ctx->size;
 
     return ngx_http_zstd_mmap_decode_begin(ctx, limit);
+}
+
+
+/* a range costs the frames that it lies in */
+
+static void
+ngx_http_zstd_mmap_seek_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_frame_entry_t  begin;
+
+    ngx_http_zstd_mmap_set_range(ctx, ctx->size);
+
+    if (ctx->begin == 0) {
+        return;
+    }
+
+    begin = zmap_range_begin(&ctx->file->walk.frames, ctx->begin);
+
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: range %O-%O, decode from %uL at %uL",
+                   ctx->begin, ctx->end, begin.decoded, begin.coded);
+
+    zmap_decode_seek(ctx->decoder, begin.coded);
+
+    ctx->pos = begin.decoded;
 }
 
 
@@ -158,24 +195,58 @@ ngx_http_zstd_mmap_decode_piece(ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b,
         return rc;
     }
 
-    ngx_http_zstd_mmap_count_bytes(decoded_produced, produced);
-    ngx_http_zstd_mmap_count_bytes(decoded_sent, produced);
+    ngx_http_zstd_mmap_count_piece(ctx, produced);
 
     b->last = b->start + produced;
     b->memory = produced ? 1 : 0;
     b->recycled = b->memory;
 
-    if (rc == ZMAP_AGAIN) {
+    ctx->pos += produced;
+
+    return ngx_http_zstd_mmap_end_decoded(ctx, rc);
+}
+
+
+/* what lies outside of the range is dropped by nginx's range filter */
+
+static void
+ngx_http_zstd_mmap_count_piece(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
+{
+    off_t  first, last;
+
+    first = ngx_max(ctx->pos, ctx->begin);
+    last = ctx->pos + size;
+
+    if (ctx->end != -1) {
+        last = ngx_min(last, ctx->end);
+    }
+
+    ngx_http_zstd_mmap_count_bytes(decoded_produced, size);
+
+    if (first < last) {
+        ngx_http_zstd_mmap_count_bytes(decoded_sent, last - first);
+    }
+}
+
+
+/* the end of a range that is not that of the body ends the decoding */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_end_decoded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
+{
+    if (rc == ZMAP_AGAIN
+        && (ctx->size == -1 || ctx->end == ctx->size || ctx->pos < ctx->end))
+    {
         return rc;
     }
 
     if (ctx->size == -1) {
-        ctx->file->learnt = zmap_decode_total(ctx->decoder);
+        ctx->file->learnt = ctx->pos;
         ctx->file->has_learnt = 1;
     }
 
     /* its window need not wait for a slow client to take the last piece */
     ngx_http_zstd_mmap_put_decoder(ctx);
 
-    return rc;
+    return ZMAP_OK;
 }

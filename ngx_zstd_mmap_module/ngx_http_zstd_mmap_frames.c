@@ -50,7 +50,6 @@ static void ngx_http_zstd_mmap_set_file(ngx_buf_t *b, ngx_file_t *file,
 static ngx_int_t ngx_http_zstd_mmap_send_slices(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_fill_pt fill,
     size_t room);
-static void ngx_http_zstd_mmap_set_range(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_copy_slice(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b, size_t *work);
 static zmap_rc_e ngx_http_zstd_mmap_file_slice(
@@ -392,30 +391,9 @@ ngx_http_zstd_mmap_send_slices(ngx_http_zstd_mmap_ctx_t *ctx,
 
     ngx_http_zstd_mmap_count_body(ctx);
 
-    ngx_http_zstd_mmap_set_range(ctx);
+    ngx_http_zstd_mmap_set_range(ctx, ctx->file->version.size);
 
     return ngx_http_zstd_mmap_start_stream(stream, ctx->pos);
-}
-
-
-/* what nginx's range filter left of the body, in its own words */
-
-static void
-ngx_http_zstd_mmap_set_range(ngx_http_zstd_mmap_ctx_t *ctx)
-{
-    ngx_http_request_t  *r;
-
-    r = ctx->request;
-
-    ctx->pos = 0;
-    ctx->end = ctx->file->version.size;
-
-    if (r->headers_out.status == NGX_HTTP_PARTIAL_CONTENT
-        && r->headers_out.content_range)
-    {
-        ctx->pos = r->headers_out.content_offset;
-        ctx->end = ctx->pos + r->headers_out.content_length_n;
-    }
 }
 
 

@@ -87,6 +87,27 @@ ngx_http_zstd_mmap_send_header(ngx_http_zstd_mmap_ctx_t *ctx, off_t length,
 }
 
 
+void
+ngx_http_zstd_mmap_set_range(ngx_http_zstd_mmap_ctx_t *ctx, off_t size)
+{
+    ngx_http_request_t  *r;
+
+    r = ctx->request;
+
+    ctx->begin = 0;
+    ctx->end = size;
+
+    if (r->headers_out.status == NGX_HTTP_PARTIAL_CONTENT
+        && r->headers_out.content_range)
+    {
+        ctx->begin = r->headers_out.content_offset;
+        ctx->end = ctx->begin + r->headers_out.content_length_n;
+    }
+
+    ctx->pos = ctx->begin;
+}
+
+
 /*
  * A decoded body whose size the file declares has the tag that nginx gives to
  * the plain file.  Every other tag is made of the coded size: a size that is

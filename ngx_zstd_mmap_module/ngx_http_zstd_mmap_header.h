@@ -20,9 +20,15 @@
  */
 ngx_int_t ngx_http_zstd_mmap_send_coded_header(ngx_http_zstd_mmap_ctx_t *ctx);
 
-/* ranges: the body is one buffer, so that the range filter can cut it */
+/* ranges: the size of the body is known */
 ngx_int_t ngx_http_zstd_mmap_send_decoded_header(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_uint_t ranges);
+
+/*
+ * Sets ctx->begin, end and pos to what nginx's range filter left of a body of
+ * size bytes, once the header was sent: all of it unless the reply is a 206.
+ */
+void ngx_http_zstd_mmap_set_range(ngx_http_zstd_mmap_ctx_t *ctx, off_t size);
 
 /*
  * "Vary: Accept-Encoding" on what is answered next, once, where this location

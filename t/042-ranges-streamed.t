@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# A streamed body has no ranges: a Range is answered with the whole body, and
-# none are offered.  The frames of the same file have them.
+# Ranges over decoded bodies that are streamed: the bytes of the range, the
+# headers that a plain file would have, and the work of the frames in it.
 
 use strict;
 use warnings;
@@ -10,66 +10,153 @@ use Test::More;
 
 use lib 't/lib';
 use Test::Zmap;
+use Test::Zmap::Status;
 
 my $MTIME = 1600000000;
+my $FRAME = 10_000;
 
-my $t = Test::Zmap->new()->plan(2 * 9 + 3);
+my $t = Test::Zmap->new()->plan(146);
+my $status = Test::Zmap::Status->new($t);
 
-my %text = (long => $t->text(150_000, 1), loose => $t->text(20_000, 2));
-my %coded = (long => $t->zst('long.txt', $text{long}, mtime => $MTIME),
-             loose => $t->zst('loose.txt', $text{loose}, mtime => $MTIME,
-                              size => 0));
-my %tag = (long => sprintf('"%x-%x"', $MTIME, length $text{long}),
-           loose => sprintf('"%x-%x-d"', $MTIME, length $coded{loose}));
+my ($cert, $key) = $t->certificate();
 
-my $server = 'zstd_mmap on; zstd_mmap_chunk 4k;';
-my $http = 'zstd_mmap_buffers 256k max=32k;';
+my $text = $t->text(400_000, 1);
+my $size = length $text;
+my $gap = $t->skippable('x' x 70_000);
 
-$t->run($t->conf($server, http => "$http zstd_mmap_cache off;"));
+my %coded = (
+    one     => $t->compress($text),
+    frames  => join('', map { $t->compress($_) } unpack "(a$FRAME)*", $text),
+    gaps    => join($gap, '', (map { $t->compress($_) }
+                    unpack '(a37777)*', $text), $t->compress(''), ''),
+    loose   => $t->compress($text, size => 0),
+);
 
+my @dirs = qw(map read scratch staged);
 
-# status, ranges offered, range sent, and whether the body is this
-sub said {
-    my ($r, $body) = @_;
-
-    return join ' ', $r->status, $r->header('Accept-Ranges') // '-',
-        $r->header('Content-Range') // '-',
-        $r->complete && $r->body eq $body ? 'right' : 'wrong';
-}
-
-
-for my $name (qw(long loose)) {
-    my ($uri, $text) = ("/$name.txt", $text{$name});
-    my $whole = '200 - - right';
-
-    for my $range ('0-9', '5-', '-5', '0-1,5-6', '9000000-') {
-        is(said($t->get($uri, "Range: bytes=$range"), $text), $whole,
-           "$name: bytes=$range is ignored");
+for my $dir (@dirs, 'gzip') {
+    for my $name (sort keys %coded) {
+        $t->raw_zst("$dir/$name.txt", $coded{$name});
+        $t->mtime("$dir/$name.txt.zst", $MTIME);
     }
-    is(said($t->get($uri, 'Range: bytes=0-9', "If-Range: $tag{$name}"),
-            $text), $whole, "$name: also with If-Range");
-    is(said($t->head($uri, 'Range: bytes=0-9'), ''), $whole,
-       "$name: HEAD offers none");
+}
+$t->settle('gzip/one.txt.zst');
 
-    my $r = $t->get($uri, 'Range: bytes=4-9', 'Accept-Encoding: zstd');
-    is(said($r, substr $coded{$name}, 4, 6),
-       '206 - bytes 4-9/' . length($coded{$name}) . ' right',
-       "$name: frames have ranges");
-    $r = $t->get($uri, 'Range: bytes=4-9', 'Accept-Encoding: zstd',
-                 "If-Range: $tag{$name}");
-    is(said($r, $coded{$name}), '200 bytes - right',
-       "$name: but not under the tag of decoded bytes");
+$t->run($t->conf(<<"EOF", http => <<'EOH'));
+    listen 127.0.0.1:%%PORT2%% ssl http2;
+    ssl_certificate $cert;
+    ssl_certificate_key $key;
+
+    zstd_mmap on;
+    zstd_mmap_chunk 8k;
+    @{[$status->location]}
+
+    location /read/ { zstd_mmap_input read; }
+    location /scratch/ { zstd_mmap_input scratch=1m; }
+    location /staged/ { zstd_mmap_stage z min_uses=1; }
+    location /gzip/ { gzip on; gzip_types text/plain; gzip_min_length 1; }
+    location /none/ { alias %%DIR%%/map/; max_ranges 0; }
+EOF
+zstd_mmap_zone z:8m hugepages=off;
+zstd_mmap_buffers 256k max=32k hugepages=off;
+EOH
+
+
+# what is wrong with a reply to a range of first..last; empty: nothing
+sub fault {
+    my ($r, $first, $last) = @_;
+
+    my $content = sprintf 'bytes %d-%d/%d', $first, $last, $size;
+    my $seen = join ' ', $r->status, $r->header('Content-Range') // '-',
+        $r->header('Content-Length') // '-', $r->header('Accept-Ranges')
+        // '-', $r->complete ? 'complete' : 'cut';
+    my $n = $last - $first + 1;
+    my $want = "206 $content $n - complete";
+
+    return $seen if $seen ne $want;
+    return $r->body eq substr($text, $first, $n) ? '' : 'other bytes';
 }
 
-# once its length is known, a small body is decoded into one buffer
 
-$t->settle('loose.txt.zst');
-$t->reload(conf => $t->conf($server, http => $http));
-$t->get('/loose.txt');
-is($t->get('/loose.txt')->header('Content-Length'), 20_000,
-   'the length was learnt');
-my $r = $t->get('/loose.txt', 'Range: bytes=4-9');
-ok($r->status == 206 && $r->body eq substr($text{loose}, 4, 6)
-   || $r->status == 200 && $r->body eq $text{loose},
-   'and a range is right or ignored');
-is($r->header('ETag'), $tag{loose}, 'the tag stays');
+# the same of a reply with the whole body
+sub whole {
+    my ($r) = @_;
+
+    my $seen = join ' ', $r->status, $r->header('Content-Range') // '-',
+        $r->header('Accept-Ranges') // '-', $r->complete ? 'complete' : 'cut';
+
+    return $seen if $seen ne '200 - bytes complete';
+    return $r->body eq $text ? '' : 'other bytes';
+}
+
+
+my %rows = (
+    'the first byte'  => ['0-0', 0, 0],
+    'the first ones'  => ['0-99', 0, 99],
+    'over a border'   => ['9990-10010', 9990, 10010],
+    'from a border'   => ['10000-10001', 10000, 10001],
+    'up to a border'  => ['9000-9999', 9000, 9999],
+    'the middle'      => ['200000-299999', 200000, 299999],
+    'the last byte'   => [($size - 1) . '-', $size - 1, $size - 1],
+    'an open end'     => ['399000-', 399000, $size - 1],
+    'a suffix'        => ['-12345', $size - 12345, $size - 1],
+    'all'             => ['0-', 0, $size - 1],
+    'an end too far'  => ['390000-999999999', 390000, $size - 1],
+);
+
+for my $dir (@dirs) {
+    for my $name (qw(one frames gaps)) {
+        my $uri = "/$dir/$name.txt";
+        for my $what (sort keys %rows) {
+            my ($range, $first, $last) = @{$rows{$what}};
+            is(fault($t->get($uri, "Range: bytes=$range"), $first, $last), '',
+               "$uri: $what");
+        }
+    }
+}
+
+# what is no single range of what is there
+my $uri = '/map/frames.txt';
+my $tag = sprintf '"%x-%x"', $MTIME, $size;
+is(whole($t->get($uri, 'Range: bytes=0-1,5-6')), '', 'several: the whole');
+is($t->get($uri, "Range: bytes=$size-")->status, 416, 'behind the end: 416');
+is(fault($t->get($uri, 'Range: bytes=5-9', "If-Range: $tag"), 5, 9), '',
+   'If-Range with the tag');
+is(whole($t->get($uri, 'Range: bytes=5-9', 'If-Range: "other"')), '',
+   'If-Range with another');
+my $r = $t->get('/none/frames.txt', 'Range: bytes=5-9');
+ok($r->status == 200 && $r->body eq $text, 'max_ranges 0: the whole');
+$r = $t->head($uri, 'Range: bytes=5-9');
+is(join(' ', $r->status, $r->header('Content-Range')),
+   "206 bytes 5-9/$size", 'HEAD: as GET');
+
+# a filter that changes the bytes takes the ranges
+$r = $t->get('/gzip/frames.txt', 'Accept-Encoding: gzip', 'Range: bytes=5-9');
+ok($r->status == 200 && $r->header('Content-Encoding') eq 'gzip'
+   && $r->complete, 'gzip: the whole');
+
+# a length that is not known has none, and later the beginning is decoded again
+$r = $t->get('/map/loose.txt', 'Range: bytes=5-9');
+is(join(' ', $r->status, $r->header('Accept-Ranges') // '-'), '200 -',
+   'an unknown length: the whole');
+is(fault($t->get('/map/loose.txt', 'Range: bytes=300000-300009'), 300000,
+         300009), '', 'a learnt one: the range');
+
+# other protocols
+$r = $t->request('GET', $uri, version => '1.0',
+                 headers => ['Range: bytes=123456-234567']);
+is(fault($r, 123456, 234567), '', 'http/1.0');
+for my $protocol ('http1.1', 'http2') {
+    $r = $t->curl("--$protocol", '-H', 'Range: bytes=123456-234567',
+                  'https://127.0.0.1:' . $t->port(2) . $uri);
+    ok($r->status == 206
+       && $r->body eq substr($text, 123456, 234567 - 123456 + 1),
+       "$protocol over TLS");
+}
+
+# the cost: a frame or two of them, and not what lies before and behind
+my $change = $status->change(sub {
+    $t->get($uri, 'Range: bytes=205000-205099') });
+is($change->{'bytes.decoded_sent'}, 100, 'sent: the range');
+cmp_ok($change->{'bytes.decoded_produced'}, '<=', 3 * $FRAME,
+       'decoded: few frames');

@@ -190,6 +190,13 @@ zmap_decode_begin(zmap_decoder_t *decoder, uint64_t src_size,
 }
 
 
+void
+zmap_decode_seek(zmap_decoder_t *decoder, uint64_t offset)
+{
+    decoder->pos = offset;
+}
+
+
 zmap_rc_e
 zmap_decode_step(zmap_decoder_t *decoder, const zmap_piece_t *piece,
     uint8_t *dst, size_t dst_size, size_t *produced)

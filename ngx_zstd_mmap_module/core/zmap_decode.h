@@ -91,6 +91,12 @@ zmap_rc_e zmap_decode_begin(zmap_decoder_t *decoder, uint64_t src_size,
     uint64_t window_max, uint64_t limit);
 
 /*
+ * Between zmap_decode_begin() and the first step: the body to decode begins at
+ * the coded byte at offset, where a frame begins, and not at the first.
+ */
+void zmap_decode_seek(zmap_decoder_t *decoder, uint64_t offset);
+
+/*
  * Decodes the next bytes of the body into dst[0..dst_size).  The piece begins
  * at or before zmap_decode_consumed() and holds ZMAP_DECODE_PIECE_MIN bytes
  * from there on, or all up to the end of the body; bytes behind that end do not
