@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_zstd_mmap_input.h"
+#include "ngx_http_zstd_mmap_file.h"
 #include "ngx_http_zstd_mmap_stats.h"
 
 
@@ -18,6 +19,9 @@
 static zmap_rc_e ngx_http_zstd_mmap_read_piece(ngx_http_zstd_mmap_ctx_t *ctx,
     uint64_t offset, zmap_piece_t *piece);
 static size_t ngx_http_zstd_mmap_want(ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_fill_window(
+    ngx_http_zstd_mmap_ctx_t *ctx, zmap_window_t *window, uint64_t offset,
+    size_t want, zmap_piece_t *piece);
 static ngx_uint_t ngx_http_zstd_mmap_match_uri(ngx_http_request_t *r,
     ngx_http_zstd_mmap_stage_t *stage);
 
@@ -91,6 +95,7 @@ ngx_http_zstd_mmap_match_uri(ngx_http_request_t *r,
 zmap_rc_e
 ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx)
 {
+    zmap_rc_e                       rc;
     zmap_map_t                     *map;
     ngx_http_zstd_mmap_loc_conf_t  *zlcf;
 
@@ -111,8 +116,14 @@ ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx)
     zlcf = ngx_http_get_module_loc_conf(ctx->request,
                                         ngx_http_zstd_mmap_module);
 
-    return zmap_map_open(map, ctx->of.fd, ctx->file->version.size,
-                         advices[zlcf->advise]);
+    rc = zmap_map_open(map, ctx->of.fd, ctx->file->version.size,
+                       advices[zlcf->advise]);
+
+    if (rc == ZMAP_CHANGED) {
+        ngx_http_zstd_mmap_forget_file(ctx);
+    }
+
+    return rc;
 }
 
 
@@ -174,7 +185,6 @@ ngx_http_zstd_mmap_read_piece(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t offset,
 {
     size_t                          want;
     ngx_log_t                      *log;
-    zmap_rc_e                       rc;
     zmap_window_t                  *window;
     ngx_http_zstd_mmap_loc_conf_t  *zlcf;
 
@@ -198,39 +208,72 @@ ngx_http_zstd_mmap_read_piece(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t offset,
         return ZMAP_NOMEM;
     }
 
-    rc = zmap_window_fill(window, ctx->of.fd, &ctx->file->version, offset,
-                          want, piece);
-
-    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, log, 0,
-                   "zstd mmap: window rc:%d at %uL: %uz bytes from %uL",
-                   rc, offset, piece->size, piece->offset);
-
-    ctx->worker->reader = ctx->file;
-
-    return rc;
+    return ngx_http_zstd_mmap_fill_window(ctx, window, offset, want, piece);
 }
 
 
 /*
- * All that the scratch holds, but when several streams take turns with it: then
- * what one step takes, since the next one of another throws the rest away.
+ * A body that is decoded in one go, and a reply that has the scratch to itself,
+ * take all that it holds; so do those of one file that fits into it, since one
+ * read is then for all.  Otherwise the next step of another throws the rest
+ * away.
  */
 
 static size_t
 ngx_http_zstd_mmap_want(ngx_http_zstd_mmap_ctx_t *ctx)
 {
+    ngx_http_zstd_mmap_worker_t    *worker;
     ngx_http_zstd_mmap_loc_conf_t  *zlcf;
 
+    worker = ctx->worker;
     zlcf = ngx_http_get_module_loc_conf(ctx->request,
                                         ngx_http_zstd_mmap_module);
 
-    if (ctx->worker->reader == ctx->file
-        || ctx->file->version.size <= (uint64_t) zlcf->scratch)
+    if (ctx->body
+        || worker->reader == ctx
+        || (worker->reading == ctx->file
+            && ctx->file->version.size <= (uint64_t) zlcf->scratch))
     {
         return zlcf->scratch;
     }
 
     return ZMAP_DECODE_STEP_INPUT;
+}
+
+
+/* the window keeps nothing of a version that another one may look like */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_fill_window(ngx_http_zstd_mmap_ctx_t *ctx,
+    zmap_window_t *window, uint64_t offset, size_t want, zmap_piece_t *piece)
+{
+    zmap_rc_e     rc;
+    ngx_time_t   *tp;
+    zmap_file_t  *file;
+
+    file = ctx->file;
+
+    rc = zmap_window_fill(window, ctx->of.fd, &file->version, offset, want,
+                          piece);
+
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: window rc:%d at %uL: %uz bytes from %uL",
+                   rc, offset, piece->size, piece->offset);
+
+    if (rc == ZMAP_CHANGED) {
+        ngx_http_zstd_mmap_forget_file(ctx);
+    }
+
+    tp = ngx_timeofday();
+
+    if (zmap_version_racy(&file->version, tp->sec, tp->msec * 1000000)) {
+        zmap_window_drop(window);
+    }
+
+    ctx->worker->reader = ctx;
+    ctx->worker->reading = file;
+
+    return rc;
 }
 
 

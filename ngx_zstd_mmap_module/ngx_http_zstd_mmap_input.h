@@ -21,7 +21,10 @@
  */
 void ngx_http_zstd_mmap_take_segment(ngx_http_zstd_mmap_ctx_t *ctx);
 
-/* maps the file unless that was done, with the location's zstd_mmap_advise */
+/*
+ * Maps the file unless that was done, with the location's zstd_mmap_advise.
+ * With ZMAP_CHANGED the table has forgotten the file.
+ */
 zmap_rc_e ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx);
 
 /* what decoding reads: the segment if there is one, else zstd_mmap_input */
@@ -32,7 +35,8 @@ ngx_http_zstd_mmap_source_e ngx_http_zstd_mmap_get_source(
  * A piece of that source which the next decode step can begin with, offset
  * being the next byte to decode.  A piece of a mapping is all of it, and is
  * read under the guard only.  ZMAP_OK, or as zmap_window_fill() and
- * zmap_map_open(), or ZMAP_NOMEM, logged.
+ * zmap_map_open(), or ZMAP_NOMEM, logged; with ZMAP_CHANGED the table has
+ * forgotten the file.
  */
 zmap_rc_e ngx_http_zstd_mmap_get_piece(ngx_http_zstd_mmap_ctx_t *ctx,
     uint64_t offset, zmap_piece_t *piece);

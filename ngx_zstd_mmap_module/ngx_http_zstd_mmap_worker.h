@@ -28,8 +28,10 @@ typedef struct {
     zmap_hugemem_t    scratch;         /* of the window */
     zmap_window_t     window;          /* over files that are read, not mapped;
                                           shared by all replies */
-    const zmap_file_t *reader;         /* whose bytes were read last; never
-                                          followed */
+
+    /* who used the window last, and for which file; never followed */
+    const void       *reader;
+    const void       *reading;
 } ngx_http_zstd_mmap_worker_t;
 
 

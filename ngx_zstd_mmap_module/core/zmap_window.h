@@ -53,7 +53,9 @@ void zmap_window_drop(zmap_window_t *window);
  *
  * Nothing is asked of the file but its bytes: whether they were those of that
  * version tells zmap_version_check() afterwards, and when it says no the caller
- * must drop them, since the next fill would take them for the version's.
+ * must drop them, since the next fill would take them for the version's.  For
+ * the same reason the bytes of a version that is zmap_version_racy() are to be
+ * dropped; the piece is good until the next fill all the same.
  *
  * ZMAP_OK; ZMAP_CHANGED: the file is shorter than its version; ZMAP_SYSERR;
  * ZMAP_OVERFLOW: offset is behind the end of the file, or the room is below
