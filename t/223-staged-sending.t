@@ -12,7 +12,7 @@ use Test::More;
 use lib 't/lib';
 use Test::Zmap;
 
-my $t = Test::Zmap->new()->plan(33);
+my $t = Test::Zmap->new()->plan(34);
 
 my ($cert, $key) = $t->certificate();
 
@@ -94,6 +94,9 @@ for my $name (sort keys %text) {
 my $staged = status()->{counters}{staged};
 is($staged, keys %text, 'every file is staged');
 
+# the segment is what leaves, not a copy of the worker's
+my $copies = $t->log_count(qr/zstd mmap: kept body/);
+
 for my $name (qw(tiny small)) {
     my ($calls, $size) = calls("/$name.txt", $zst{$name});
     is($calls, "writev: $size of $size", "$name: one writev");
@@ -124,6 +127,7 @@ for my $protocol ('http1.1', 'http2') {
     }
 }
 is($t->log_count(qr/ read: \d+, /), $reads, 'tls: no file was read');
+is($t->log_count(qr/zstd mmap: kept body/), $copies, 'no copy was looked for');
 
 # decoded from the segment, in one buffer and streamed
 for my $name (sort keys %text) {
