@@ -11,21 +11,15 @@ use strict;
 use warnings;
 
 use File::Temp ();
+use IPC::SysV qw(IPC_PRIVATE IPC_RMID memwrite shmat);
 use POSIX ();
 
 use Test::Zmap::Machine ();
 
 our @ISA = qw(Test::Zmap::Machine);
 
-# 0x40022: private, anonymous, of huge pages
-my $NEIGHBOUR = <<'EOP';
-import mmap, sys
-size = int(sys.argv[1]) << 21
-memory = mmap.mmap(-1, size, flags=0x40022)
-memory[::4096] = bytes(size >> 12)
-print(1, flush=True)
-sys.stdin.read()
-EOP
+# shmget(2): of huge pages, of 2 MB
+my $SHM_HUGETLB = 04000 | 21 << 26;
 
 
 sub take {
@@ -34,15 +28,27 @@ sub take {
     pipe(my $in, my $hold) or die "pipe: $!";
     my $pid = open(my $ready, '-|') // die "fork: $!";
     if ($pid == 0) {
-        open(STDIN, '<&', $in);
         close($hold);
-        no warnings 'exec';
-        exec 'python3', '-c', $NEIGHBOUR, $n;
-        POSIX::_exit(127);
+        syswrite(STDOUT, "1\n") if _touch($n << 21);
+        sysread($in, my $end, 1);
+        POSIX::_exit(0);
     }
 
     die "the neighbour has no pages\n" unless (<$ready> // '') eq "1\n";
     $self->{neighbour} = [$hold, $ready];
+}
+
+
+# Pages that this process has for as long as it lives: what is removed goes
+# with the last process that has it attached.
+sub _touch {
+    my ($size) = @_;
+
+    my $id = shmget(IPC_PRIVATE, $size, 0600 | $SHM_HUGETLB) // return 0;
+    my $memory = shmat($id, undef, 0);
+    shmctl($id, IPC_RMID, 0);
+
+    return defined $memory && memwrite($memory, "\0" x $size, 0, $size);
 }
 
 
