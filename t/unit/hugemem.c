@@ -1277,10 +1277,16 @@ cgroup_remove(cgroup_t *cgroup)
     if (cgroup->added) {
         (void) cgroup_write(cgroup->root, cgroup->kind->parent, "-hugetlb");
     }
+
+    (void) umount2(cgroup->root, MNT_DETACH);
 }
 
 
-/* in a mount namespace of its own: the mount ends with it */
+/*
+ * In a mount namespace of its own: the mount ends with it.  Where "/" is not
+ * the top of a mount, as in a chroot, that is EINVAL, and others see the mount
+ * until it is removed.
+ */
 
 static int
 in_namespace(void *data)
@@ -1291,7 +1297,8 @@ in_namespace(void *data)
     cgroup = data;
 
     if (unshare(CLONE_NEWNS) != 0
-        || mount("none", "/", NULL, MS_REC|MS_PRIVATE, NULL) != 0)
+        || (mount("none", "/", NULL, MS_REC|MS_PRIVATE, NULL) != 0
+            && errno != EINVAL))
     {
         return MACHINE_CANNOT;
     }
