@@ -137,6 +137,13 @@ ngx_http_zstd_mmap_serve(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     if (serve == ZMAP_SERVE_NONE) {
+        /* the next handler may have a coding that the client takes */
+
+        rc = ngx_http_zstd_mmap_decode_allowed(ctx);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
         ngx_http_zstd_mmap_count_reason(
                                       NGX_HTTP_ZSTD_MMAP_REASON_NOT_ACCEPTED);
 

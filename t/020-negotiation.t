@@ -201,7 +201,7 @@ sub h2 {
 
 sub always { return 'zstd' }
 sub decoded { return 'identity' }
-sub no_decode { return $_[0] eq 'identity' ? 'status 404' : $_[0] }
+sub no_decode { return $_[0] eq 'zstd' ? 'zstd' : 'status 404' }
 
 is(wrong(\&h1, '', 'a', 'GET'), '', 'frames and decoded');
 is(wrong(\&h1, '', 'a', 'HEAD'), '', 'HEAD');

@@ -27,7 +27,7 @@ my @headers = (
     ['identity', ''],
 );
 
-my $t = Test::Zmap->new()->plan(5 * @headers);
+my $t = Test::Zmap->new()->plan(5 * @headers + 4);
 
 my $text = $t->text(3000, 1);
 my $small = 'from the .zst ' x 40;
@@ -58,6 +58,7 @@ location /filter/ { alias %%DIR%%/; gzip on; gzip_types *; gzip_vary on; }
 location /static/ { alias %%DIR%%/; gzip_static on; gzip_vary on; }
 location /declined/ { alias %%DIR%%/; gzip_static on;
                       zstd_mmap_decode missing; }
+location /off/ { alias %%DIR%%/; gzip_static on; zstd_mmap_decode off; }
 EOF
 
 
@@ -97,4 +98,15 @@ for my $row (@headers) {
     is(said('/declined/all.txt', $value, $all_coded),
        $serves || ($gzip ? 'gzip from the .gz' : ' from the plain file'),
        "[$name] .zst, .gz and plain, decode missing");
+}
+
+# only what decodes answers with 406
+my $only = 'gzip, identity;q=0';
+for my $where (qw(declined off)) {
+    is(said("/$where/all.txt", $only, $all_coded), 'gzip from the .gz',
+       "[$only] $where: left to gzip_static");
+}
+for my $where (qw(declined static)) {
+    is($t->get("/$where/zst.txt", "Accept-Encoding: $only")->status, 406,
+       "[$only] $where: no other file");
 }
