@@ -100,7 +100,7 @@ ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx)
     ngx_http_zstd_mmap_loc_conf_t  *zlcf;
 
     static const zmap_advice_e  advices[] = {
-        ZMAP_ADVICE_NONE,              /* auto: see docs/performance.md */
+        ZMAP_ADVICE_NONE,              /* auto: none was found to help */
         ZMAP_ADVICE_NONE,
         ZMAP_ADVICE_SEQUENTIAL,
         ZMAP_ADVICE_WILLNEED,
