@@ -61,21 +61,35 @@ sub give_back {
 }
 
 
-# Version 2 may be mounted a second time, wherever the first one is.
+# Version 2 may be mounted a second time, wherever the first one is; version 1
+# where that one has the controller.
 sub limit {
     my ($self, $n, @pids) = @_;
 
     my $root = File::Temp::tempdir('zmap-cgroup-XXXXXX', TMPDIR => 1);
-    system('mount', '-t', 'cgroup2', 'none', $root) == 0
-        or die "cgroup2 cannot be mounted\n";
-    $self->{cgroup} = $root;
-
-    my $names = _slurp("$root/cgroup.subtree_control");
-    $self->{added} = $names !~ /hugetlb/;
-    _put("$root/cgroup.subtree_control", '+hugetlb') if $self->{added};
+    my $file = 'hugetlb.2MB.max';
+    $self->_mount($root, 'cgroup2');
+    if (_slurp("$root/cgroup.controllers") =~ /\bhugetlb\b/) {
+        my $names = _slurp("$root/cgroup.subtree_control");
+        $self->{added} = $names !~ /hugetlb/;
+        _put("$root/cgroup.subtree_control", '+hugetlb') if $self->{added};
+    } else {
+        system('umount', $root);
+        $file = 'hugetlb.2MB.limit_in_bytes';
+        $self->_mount($root, 'cgroup', '-o', 'hugetlb');
+    }
     mkdir "$root/zmap-$$" or die "mkdir: $!";
-    _put("$root/zmap-$$/hugetlb.2MB.max", $n << 21);
+    _put("$root/zmap-$$/$file", $n << 21);
     _put("$root/zmap-$$/cgroup.procs", $_) for @pids;
+}
+
+
+sub _mount {
+    my ($self, $root, $type, @options) = @_;
+
+    system('mount', '-t', $type, @options, 'none', $root) == 0
+        or die "$type cannot be mounted\n";
+    $self->{cgroup} = $root;
 }
 
 
