@@ -709,6 +709,12 @@ ngx_http_zstd_mmap_parse_zone(ngx_str_t *value, ngx_str_t *name,
     size->data = p + 1;
     size->len = value->data + value->len - size->data;
 
+    /* what "zstd_mmap_stage" takes for no zone */
+
+    if (name->len == 3 && ngx_strncmp(name->data, "off", 3) == 0) {
+        return NGX_ERROR;
+    }
+
     return NGX_OK;
 }
 

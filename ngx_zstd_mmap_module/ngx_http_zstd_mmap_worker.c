@@ -144,7 +144,7 @@ zmap_window_t *
 ngx_http_zstd_mmap_get_window(ngx_http_zstd_mmap_worker_t *worker,
     size_t size, ngx_uint_t huge, ngx_log_t *log)
 {
-    zmap_hugemem_t  *scratch;
+    zmap_hugemem_t  *scratch, memory;
 
     scratch = &worker->scratch;
 
@@ -152,22 +152,31 @@ ngx_http_zstd_mmap_get_window(ngx_http_zstd_mmap_worker_t *worker,
         return &worker->window;
     }
 
+    ngx_memzero(&memory, sizeof(zmap_hugemem_t));
+
+    if (zmap_hugemem_reserve(&memory, size,
+                             huge ? ZMAP_HUGE_AUTO : ZMAP_HUGE_OFF, 0)
+        != ZMAP_OK)
+    {
+        ngx_log_error(NGX_LOG_CRIT, log, memory.error,
+                      "no memory to read %uz bytes of a file", size);
+
+        /* what there is reads as well, in more steps */
+        return scratch->base ? &worker->window : NULL;
+    }
+
+    if (huge && memory.pages != ZMAP_PAGES_HUGETLB) {
+        ngx_log_error(NGX_LOG_WARN, log, memory.error,
+                      "the scratch of zstd_mmap_input got %s pages instead of "
+                      "hugetlb ones, %uL are missing in the pool",
+                      zmap_pages_name(memory.pages), memory.missing);
+    }
+
     if (scratch->base) {
         zmap_hugemem_release(scratch);
     }
 
-    if (zmap_hugemem_reserve(scratch, size,
-                             huge ? ZMAP_HUGE_AUTO : ZMAP_HUGE_OFF, 0)
-        != ZMAP_OK)
-    {
-        ngx_log_error(NGX_LOG_CRIT, log, scratch->error,
-                      "no memory to read %uz bytes of a file", size);
-        return NULL;
-    }
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, log, 0,
-                   "zstd mmap: window of %uz bytes in %s pages",
-                   scratch->size, zmap_pages_name(scratch->pages));
+    *scratch = memory;
 
     zmap_window_init(&worker->window, scratch->base,
                      scratch->size - scratch->size % ZMAP_READ_BLOCK);

@@ -46,8 +46,9 @@ ngx_http_zstd_mmap_worker_t *ngx_http_zstd_mmap_get_worker(
 
 /*
  * The worker's window with room for at least size bytes, in huge pages where
- * huge is set and the pool has them.  Pieces of it are good until the next
- * call.  NULL: no memory, logged.
+ * huge is set and the pool has them; what is missing is logged.  Without memory
+ * it has the room that it had, NULL when it had none.  Pieces of it are good
+ * until the next call.
  */
 zmap_window_t *ngx_http_zstd_mmap_get_window(
     ngx_http_zstd_mmap_worker_t *worker, size_t size, ngx_uint_t huge,

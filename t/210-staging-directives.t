@@ -29,7 +29,7 @@ my @sizes = qw(1023k 1048575 1025g 0 -1 abc 1mb 1.5m 9223372036854775808
                99999999999999999999g);
 my %bad = (
     zone   => [map({ ["z:$_"] } '', @sizes), ['z'], ['1m'], [':1m'], [':'],
-               ['z=1m'], ['z:1m:2m'],
+               ['z=1m'], ['z:1m:2m'], ['off:1m'],
                map({ ["z:1m $_", $_] } qw(hugepages= hugepages=yes
                    hugepages=onn hugepages max=1m auto off ""))],
     stage  => [map({ ["z $_", $_] } qw(max= max=0 max=-1 max=abc
