@@ -111,7 +111,8 @@ is(said($r), '200 | text/plain | zstd | ' . length($coded{'empty.txt'})
    'an empty file as frames');
 is($r->body, $coded{'empty.txt'}, 'an empty frame is not nothing');
 
-my $large = "200 | text/html | - | 200000 | " . tag(200_000, '') . ' | -';
+my $large = "200 | text/html | - | 200000 | " . tag(200_000, '')
+    . ' | bytes';
 is(said(get('/large.html', 'gzip')), $large, 'a streamed body of known size');
 is(get('/large.html', 'gzip')->body, $text{'large.html'}, 'whole');
 is(said($t->head('/large.html')), $large, 'HEAD says the same');

@@ -12,7 +12,7 @@ use Test::More;
 use lib 't/lib';
 use Test::Zmap;
 
-my $t = Test::Zmap->new()->plan(34);
+my $t = Test::Zmap->new()->plan(35);
 
 my ($cert, $key) = $t->certificate();
 
@@ -174,6 +174,8 @@ waitpid $strace, 0;
 
 my %calls = %{traced()};
 delete $calls{mmap} if $t->sanitized();
+my $stats = (delete $calls{newfstatat} // 0) + (delete $calls{fstat} // 0);
+cmp_ok($stats, '<=', 1, 'the version is compared once a second');
 is(join(' ', map { "$_:$calls{$_}" } grep { $_ ne 'epoll_wait' }
                  sort keys %calls),
    'recvfrom:10 writev:10', 'ten warm requests: recv, writev, epoll');
