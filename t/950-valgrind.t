@@ -2,7 +2,9 @@
 
 # A worker that serves the demo site under memcheck, to clients with zstd and
 # without: no error, nothing lost, and after the third pass over the site no
-# more heap in use than after the second.
+# more heap in use than after the second, but for what the bodies in the buffers
+# take: how many fit depends on which were asked for last.  A block for each file
+# would show, the smallest one has 16 bytes.
 #
 # ZMAP_VALGRIND=1: every file of the site; otherwise a sample of them.
 #
@@ -189,7 +191,7 @@ for my $pass (1 .. $PASSES) {
     ($heap[$pass], $lost) = heap();
 }
 
-cmp_ok($heap[3], '<=', $heap[2] + ($asan ? 1 << 20 : 0),
+cmp_ok($heap[3], '<', $heap[2] + ($asan ? 1 << 20 : 16 * @files),
        'no growth from the second pass to the third');
 is($lost, 0, 'nothing is lost');
 diag(scalar(@files) . " files, bytes in use after each pass: @heap[1 .. 3]");
