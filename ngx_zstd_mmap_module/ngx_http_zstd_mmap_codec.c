@@ -311,7 +311,7 @@ ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx, u_char *dst,
 
     ngx_http_zstd_mmap_drop_pages(ctx, zmap_decode_consumed(ctx->decoder));
 
-    /* libzstd lets a frame end short of its content size at an empty block */
+    /* a reply that ends short of its length would have the client wait */
 
     if (rc == ZMAP_OK && ctx->size != -1
         && ctx->pos + job.produced != (uint64_t) ctx->size)

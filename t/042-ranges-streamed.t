@@ -15,7 +15,7 @@ use Test::Zmap::Status;
 my $MTIME = 1600000000;
 my $FRAME = 10_000;
 
-my $t = Test::Zmap->new()->plan(146);
+my $t = Test::Zmap->new()->plan(166);
 my $status = Test::Zmap::Status->new($t);
 
 my ($cert, $key) = $t->certificate();
@@ -30,7 +30,13 @@ my %coded = (
     gaps    => join($gap, '', (map { $t->compress($_) }
                     unpack '(a37777)*', $text), $t->compress(''), ''),
     loose   => $t->compress($text, size => 0),
+    mixed   => short(60_000) . $t->compress(substr($text, 100_000), size => 0),
 );
+
+# a version that was found bad is not decoded again
+my @short = ('50000-69999', '70000-79999', '99999-100001', '0-');
+$coded{"short$_"} = short(60_000) . $t->compress(substr $text, 100_000)
+    for 0 .. $#short;
 
 my @dirs = qw(map read scratch staged);
 
@@ -60,6 +66,18 @@ EOF
 zstd_mmap_zone z:8m hugepages=off;
 zstd_mmap_buffers 256k max=32k hugepages=off;
 EOH
+
+
+# says 100,000 bytes, has the first $n of them, and ends with an empty block
+sub short {
+    my ($n) = @_;
+
+    my $frame = $t->compress(substr($text, 0, $n), check => 0);
+    my $block = substr $frame, 7 + 3;     # one block behind a header of 7 bytes
+
+    return $t->frame(single => 1, fcs => 100_000,
+                     blocks => [[compressed => $block], [raw => '']]);
+}
 
 
 # what is wrong with a reply to a range of first..last; empty: nothing
@@ -141,6 +159,19 @@ is(join(' ', $r->status, $r->header('Accept-Ranges') // '-'), '200 -',
    'an unknown length: the whole');
 is(fault($t->get('/map/loose.txt', 'Range: bytes=300000-300009'), 300000,
          300009), '', 'a learnt one: the range');
+
+# no byte has the place of another where a frame is shorter than it says
+for my $dir (@dirs) {
+    for my $i (0 .. $#short) {
+        $r = $t->get("/$dir/short$i.txt", "Range: bytes=$short[$i]");
+        my $body = $r->body // '';
+        my ($first) = $short[$i] =~ /^(\d+)/;
+        ok(!$r->complete && $body eq substr($text, $first, length $body),
+           "/$dir: a frame that is short, $short[$i]");
+    }
+    ok(!$t->get("/$dir/mixed.txt")->complete,
+       "/$dir: one of them before a frame that has no size");
+}
 
 # other protocols
 $r = $t->request('GET', $uri, version => '1.0',

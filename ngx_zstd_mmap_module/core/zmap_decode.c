@@ -30,8 +30,10 @@ struct zmap_decoder_s {
     uint64_t         pos;       /* coded bytes consumed */
     uint64_t         total;     /* decoded bytes */
     uint64_t         limit;
+    uint64_t         end;       /* total at the end of the frame, if sized */
     zmap_rc_e        rc;        /* of the body so far; final unless AGAIN */
     uint8_t          inside;    /* a frame has begun and not ended */
+    uint8_t          sized;     /* it says how long it is */
 };
 
 
@@ -59,6 +61,8 @@ static size_t zmap_decode_held(const zmap_decoder_t *decoder,
     const zmap_piece_t *piece);
 static zmap_rc_e zmap_decode_some(zmap_decoder_t *decoder,
     const zmap_piece_t *piece, size_t len, ZSTD_outBuffer *out);
+static void zmap_decode_frame(zmap_decoder_t *decoder, const uint8_t *data,
+    size_t len);
 static int zmap_decode_window_log(uint64_t window_max);
 static zmap_rc_e zmap_decode_error(size_t code);
 
@@ -145,7 +149,9 @@ zmap_decoder_reset(zmap_decoder_t *decoder)
     decoder->total = 0;
     decoder->limit = 0;
     decoder->rc = ZMAP_EMPTY;
+    decoder->end = 0;
     decoder->inside = 0;
+    decoder->sized = 0;
 }
 
 
@@ -473,6 +479,10 @@ zmap_decode_some(zmap_decoder_t *decoder, const zmap_piece_t *piece,
     in.size = len;
     in.pos = 0;
 
+    if (!decoder->inside) {
+        zmap_decode_frame(decoder, in.src, in.size);
+    }
+
     produced = out->pos;
 
     left = ZSTD_decompressStream(decoder->dctx, out, &in);
@@ -496,7 +506,31 @@ zmap_decode_some(zmap_decoder_t *decoder, const zmap_piece_t *piece,
 
     decoder->inside = (left != 0);
 
+    /* libzstd lets a frame end short of its content size at an empty block */
+
+    if (left == 0 && decoder->sized && decoder->total != decoder->end) {
+        return ZMAP_CONTENT_SIZE;
+    }
+
     return ZMAP_OK;
+}
+
+
+/* a header that is not valid is left to libzstd */
+
+static void
+zmap_decode_frame(zmap_decoder_t *decoder, const uint8_t *data, size_t len)
+{
+    zmap_rc_e            rc;
+    zmap_frame_header_t  header;
+
+    rc = zmap_frame_header(data, len, &header);
+
+    decoder->sized = (rc == ZMAP_OK && header.sized);
+
+    if (decoder->sized) {
+        decoder->end = decoder->total + header.content_size;
+    }
 }
 
 
