@@ -10,6 +10,10 @@
 #include "core/zmap_guard.h"
 
 
+/* msec in which a scratch that could not grow is not asked for again */
+#define NGX_HTTP_ZSTD_MMAP_REFUSED  10000
+
+
 static ngx_int_t ngx_http_zstd_mmap_init_worker(
     ngx_http_zstd_mmap_worker_t *worker, ngx_http_zstd_mmap_main_conf_t *zmcf,
     ngx_log_t *log);
@@ -148,7 +152,10 @@ ngx_http_zstd_mmap_get_window(ngx_http_zstd_mmap_worker_t *worker,
 
     scratch = &worker->scratch;
 
-    if (scratch->base && scratch->size >= size) {
+    if (scratch->base
+        && (scratch->size >= size
+            || (ngx_msec_int_t) (worker->refused - ngx_current_msec) > 0))
+    {
         return &worker->window;
     }
 
@@ -161,7 +168,10 @@ ngx_http_zstd_mmap_get_window(ngx_http_zstd_mmap_worker_t *worker,
         ngx_log_error(NGX_LOG_CRIT, log, memory.error,
                       "no memory to read %uz bytes of a file", size);
 
-        /* what there is reads as well, in more steps */
+        /* what there is reads as well, in more steps: this runs for each */
+
+        worker->refused = ngx_current_msec + NGX_HTTP_ZSTD_MMAP_REFUSED;
+
         return scratch->base ? &worker->window : NULL;
     }
 

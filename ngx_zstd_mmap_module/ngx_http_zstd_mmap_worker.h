@@ -28,6 +28,8 @@ typedef struct {
     zmap_hugemem_t    scratch;         /* of the window */
     zmap_window_t     window;          /* over files that are read, not mapped;
                                           shared by all replies */
+    ngx_msec_t        refused;         /* until then the scratch that there is
+                                          has to do */
 
     /* who used the window last, and for which file; never followed */
     const void       *reader;
@@ -47,8 +49,8 @@ ngx_http_zstd_mmap_worker_t *ngx_http_zstd_mmap_get_worker(
 /*
  * The worker's window with room for at least size bytes, in huge pages where
  * huge is set and the pool has them; what is missing is logged.  Without memory
- * it has the room that it had, NULL when it had none.  Pieces of it are good
- * until the next call.
+ * it has the room that it had, for some seconds without another attempt; NULL
+ * when it had none.  Pieces of it are good until the next call.
  */
 zmap_window_t *ngx_http_zstd_mmap_get_window(
     ngx_http_zstd_mmap_worker_t *worker, size_t size, ngx_uint_t huge,
