@@ -97,8 +97,11 @@ ngx_http_zstd_mmap_set_range(ngx_http_zstd_mmap_ctx_t *ctx, off_t size)
     ctx->begin = 0;
     ctx->end = size;
 
+    /* a page for a 416 may have its line, a 206 of error_page and no length */
+
     if (r->headers_out.status == NGX_HTTP_PARTIAL_CONTENT
-        && r->headers_out.content_range)
+        && r->headers_out.content_range
+        && r->headers_out.content_length_n != -1)
     {
         ctx->begin = r->headers_out.content_offset;
         ctx->end = ctx->begin + r->headers_out.content_length_n;

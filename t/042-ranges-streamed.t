@@ -15,7 +15,7 @@ use Test::Zmap::Status;
 my $MTIME = 1600000000;
 my $FRAME = 10_000;
 
-my $t = Test::Zmap->new()->plan(166);
+my $t = Test::Zmap->new()->plan(167);
 my $status = Test::Zmap::Status->new($t);
 
 my ($cert, $key) = $t->certificate();
@@ -47,6 +47,7 @@ for my $dir (@dirs, 'gzip') {
     }
 }
 $t->settle('gzip/one.txt.zst');
+$t->write('plain', 'abc');
 
 $t->run($t->conf(<<"EOF", http => <<'EOH'));
     listen 127.0.0.1:%%PORT2%% ssl http2;
@@ -61,6 +62,8 @@ $t->run($t->conf(<<"EOF", http => <<'EOH'));
     location /scratch/ { zstd_mmap_input scratch=1m; }
     location /staged/ { zstd_mmap_stage z min_uses=1; }
     location /gzip/ { gzip on; gzip_types text/plain; gzip_min_length 1; }
+    location = /plain { zstd_mmap off; error_page 416 =206 /page/one.txt; }
+    location /page/ { alias %%DIR%%/map/; ssi on; ssi_types *; }
     location /none/ { alias %%DIR%%/map/; max_ranges 0; }
 EOF
 zstd_mmap_zone z:8m hugepages=off;
@@ -172,6 +175,11 @@ for my $dir (@dirs) {
     ok(!$t->get("/$dir/mixed.txt")->complete,
        "/$dir: one of them before a frame that has no size");
 }
+
+# a 206 that is none: of error_page, with the Content-Range of the 416
+$r = $t->get('/plain', 'Range: bytes=100-');
+ok($r->status == 206 && $r->complete && $r->body eq $text,
+   'a page for a 416, as 206: the whole');
 
 # other protocols
 $r = $t->request('GET', $uri, version => '1.0',
