@@ -25,6 +25,8 @@ static zmap_rc_e ngx_http_zstd_mmap_begin_decoded(
 static void ngx_http_zstd_mmap_seek_decoded(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_decode_piece(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b, size_t *work);
+static zmap_rc_e ngx_http_zstd_mmap_decode_end(ngx_http_zstd_mmap_ctx_t *ctx,
+    size_t produced);
 static void ngx_http_zstd_mmap_count_piece(ngx_http_zstd_mmap_ctx_t *ctx,
     size_t size);
 static zmap_rc_e ngx_http_zstd_mmap_end_decoded(
@@ -188,6 +190,12 @@ ngx_http_zstd_mmap_decode_piece(ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b,
     rc = ngx_http_zstd_mmap_decode_step(ctx, b->start, b->end - b->start,
                                         &produced);
 
+    if (rc == ZMAP_AGAIN && produced
+        && ctx->pos + (off_t) produced == ctx->size)
+    {
+        rc = ngx_http_zstd_mmap_decode_end(ctx, produced);
+    }
+
     /* empty blocks and frames cost time, too */
     *work = ngx_max(produced, zmap_decode_consumed(ctx->decoder) - consumed);
 
@@ -204,6 +212,26 @@ ngx_http_zstd_mmap_decode_piece(ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b,
     ctx->pos += produced;
 
     return ngx_http_zstd_mmap_end_decoded(ctx, rc);
+}
+
+
+/*
+ * The last bytes are no reply before the checksum behind them was compared; it
+ * may lie behind what was read for them.
+ */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_decode_end(ngx_http_zstd_mmap_ctx_t *ctx, size_t produced)
+{
+    u_char     spare;
+    size_t     none;
+    zmap_rc_e  rc;
+
+    ctx->pos += produced;
+    rc = ngx_http_zstd_mmap_decode_step(ctx, &spare, 1, &none);
+    ctx->pos -= produced;
+
+    return (none && rc == ZMAP_AGAIN) ? ZMAP_CONTENT_SIZE : rc;
 }
 
 
