@@ -248,10 +248,19 @@ ngx_http_zstd_mmap_fill_window(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_window_t *window, uint64_t offset, size_t want, zmap_piece_t *piece)
 {
     zmap_rc_e     rc;
+    ngx_uint_t    racy;
     ngx_time_t   *tp;
     zmap_file_t  *file;
 
     file = ctx->file;
+    tp = ngx_timeofday();
+
+    racy = zmap_version_racy(&file->version, tp->sec, tp->msec * 1000000);
+
+    if (racy && (ctx->body == NULL || file->version.size > want)) {
+        /* the rest would be read again by the next step */
+        want = ngx_min(want, ZMAP_DECODE_STEP_INPUT);
+    }
 
     rc = zmap_window_fill(window, ctx->of.fd, &file->version, offset, want,
                           piece);
@@ -264,9 +273,7 @@ ngx_http_zstd_mmap_fill_window(ngx_http_zstd_mmap_ctx_t *ctx,
         ngx_http_zstd_mmap_forget_file(ctx);
     }
 
-    tp = ngx_timeofday();
-
-    if (zmap_version_racy(&file->version, tp->sec, tp->msec * 1000000)) {
+    if (racy) {
         zmap_window_drop(window);
     }
 

@@ -491,7 +491,8 @@ ngx_http_zstd_mmap_is_postponed(ngx_http_request_t *r)
 
     c = r->connection;
 
-    return r == c->data && !r->aio && r->main->out != NULL
+    return r == c->data && !r->aio && !r->main->blocked
+           && r->main->out != NULL
            && c->write->ready && !c->write->delayed;
 }
 

@@ -3,8 +3,8 @@
 # A worker that serves the demo site under memcheck, to clients with zstd and
 # without: no error, nothing lost, and after the third pass over the site no
 # more heap in use than after the second, but for what the bodies in the buffers
-# take: how many fit depends on which were asked for last.  A block for each file
-# would show, the smallest one has 16 bytes.
+# take: how many fit depends on which were asked for last.  A block for each
+# file would show, the smallest one has 16 bytes.
 #
 # ZMAP_VALGRIND=1: every file of the site; otherwise a sample of them.
 #
