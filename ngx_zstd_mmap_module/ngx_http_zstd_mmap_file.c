@@ -216,7 +216,6 @@ static void
 ngx_http_zstd_mmap_keep_file(ngx_http_zstd_mmap_ctx_t *ctx)
 {
     ngx_log_t      *log;
-    ngx_time_t     *tp;
     zmap_file_t    *file;
     zmap_cache_t   *files;
 
@@ -228,16 +227,14 @@ ngx_http_zstd_mmap_keep_file(ngx_http_zstd_mmap_ctx_t *ctx)
         return;
     }
 
-    tp = ngx_timeofday();
-
-    if (zmap_version_racy(&file->version, tp->sec, tp->msec * 1000000)) {
+    if (ngx_http_zstd_mmap_is_racy(&file->version)) {
         ngx_log_debug1(NGX_LOG_DEBUG_HTTP, log, 0,
                        "zstd mmap: file %p is too young to keep", file);
         zmap_cache_remove(files, ctx->path.data, ctx->path.len);
         return;
     }
 
-    file->checked = tp->sec;
+    file->checked = ngx_time();
 
     if (zmap_cache_store(files, ctx->path.data, ctx->path.len, file,
                          ngx_http_zstd_mmap_now())

@@ -278,18 +278,15 @@ ngx_http_zstd_mmap_count_frames(off_t n, ngx_uint_t kept)
 }
 
 
-/* a filter may have taken the length away */
-
 static void
 ngx_http_zstd_mmap_count_body(ngx_http_zstd_mmap_ctx_t *ctx)
 {
     off_t  n;
 
-    n = ctx->request->headers_out.content_length_n;
+    n = ngx_http_zstd_mmap_body_length(ctx->request,
+                                       ctx->file->version.size);
 
-    ngx_http_zstd_mmap_count_frames((n == -1) ? (off_t) ctx->file->version.size
-                                              : n,
-                                    0);
+    ngx_http_zstd_mmap_count_bytes(frames_sent, n);
 }
 
 

@@ -249,13 +249,10 @@ ngx_http_zstd_mmap_fill_window(ngx_http_zstd_mmap_ctx_t *ctx,
 {
     zmap_rc_e     rc;
     ngx_uint_t    racy;
-    ngx_time_t   *tp;
     zmap_file_t  *file;
 
     file = ctx->file;
-    tp = ngx_timeofday();
-
-    racy = zmap_version_racy(&file->version, tp->sec, tp->msec * 1000000);
+    racy = ngx_http_zstd_mmap_is_racy(&file->version);
 
     if (racy && (ctx->body == NULL || file->version.size > want)) {
         /* the rest would be read again by the next step */

@@ -29,7 +29,6 @@ static ngx_int_t ngx_http_zstd_mmap_copy_file(u_char *data,
 static void ngx_http_zstd_mmap_discard_slot(ngx_http_zstd_mmap_table_t *table,
     ngx_http_zstd_mmap_slot_t *slot, const zmap_version_t *version,
     ngx_log_t *log);
-static ngx_uint_t ngx_http_zstd_mmap_is_racy(const zmap_version_t *version);
 static void ngx_http_zstd_mmap_set_segment(
     ngx_http_zstd_mmap_segment_t *segment, ngx_http_zstd_mmap_zone_t *zone,
     ngx_http_zstd_mmap_slot_t *slot);
@@ -341,7 +340,7 @@ ngx_http_zstd_mmap_release_segment(ngx_http_zstd_mmap_segment_t *segment)
 }
 
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_zstd_mmap_is_racy(const zmap_version_t *version)
 {
     ngx_time_t  *tp;

@@ -48,6 +48,9 @@ ngx_int_t ngx_http_zstd_mmap_fill_segment(ngx_http_zstd_mmap_zone_t *zone,
     const zmap_version_t *version, ngx_fd_t fd,
     ngx_http_zstd_mmap_segment_t *segment, ngx_log_t *log);
 
+/* nonzero: too young to be kept or staged, by the cached time of nginx */
+ngx_uint_t ngx_http_zstd_mmap_is_racy(const zmap_version_t *version);
+
 /* takes no lock; empties the segment, an empty one is left alone */
 void ngx_http_zstd_mmap_release_segment(ngx_http_zstd_mmap_segment_t *segment);
 

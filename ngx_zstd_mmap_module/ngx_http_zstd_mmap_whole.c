@@ -68,8 +68,7 @@ ngx_http_zstd_mmap_send_whole(ngx_http_zstd_mmap_ctx_t *ctx,
         }
     }
 
-    whole->count((r->headers_out.content_length_n == -1)
-                 ? size : r->headers_out.content_length_n, kept);
+    whole->count(ngx_http_zstd_mmap_body_length(r, size), kept);
 
     if (size) {
         ngx_http_zstd_mmap_set_memory(b, ctx->body->data, size);
@@ -122,8 +121,7 @@ static zmap_rc_e
 ngx_http_zstd_mmap_fill_body(ngx_http_zstd_mmap_ctx_t *ctx,
     const ngx_http_zstd_mmap_whole_t *whole, ngx_uint_t keep)
 {
-    zmap_rc_e   rc;
-    ngx_time_t  *tp;
+    zmap_rc_e  rc;
 
     rc = whole->fill(ctx);
 
@@ -131,10 +129,7 @@ ngx_http_zstd_mmap_fill_body(ngx_http_zstd_mmap_ctx_t *ctx,
         return rc;
     }
 
-    tp = ngx_timeofday();
-
-    if (!zmap_version_racy(&ctx->file->version, tp->sec, tp->msec * 1000000))
-    {
+    if (!ngx_http_zstd_mmap_is_racy(&ctx->file->version)) {
         zmap_bodies_keep(ctx->worker->bodies, ctx->body, &ctx->file->version,
                          whole->kind);
     }
@@ -153,6 +148,17 @@ ngx_http_zstd_mmap_is_conditional(ngx_http_request_t *r)
                || r->headers_in.if_modified_since
                || r->headers_in.if_match
                || r->headers_in.if_unmodified_since);
+}
+
+
+off_t
+ngx_http_zstd_mmap_body_length(ngx_http_request_t *r, off_t size)
+{
+    off_t  n;
+
+    n = r->headers_out.content_length_n;
+
+    return (n == -1) ? size : n;
 }
 
 

@@ -39,6 +39,12 @@ typedef struct {
 ngx_int_t ngx_http_zstd_mmap_send_whole(ngx_http_zstd_mmap_ctx_t *ctx,
     const ngx_http_zstd_mmap_whole_t *whole, off_t size, ngx_uint_t keep);
 
+/*
+ * What the header, once sent, left of a body of size bytes: all of it where a
+ * filter took the length away
+ */
+off_t ngx_http_zstd_mmap_body_length(ngx_http_request_t *r, off_t size);
+
 /* sends b as all of the body, after the header; as ngx_http_output_filter() */
 ngx_int_t ngx_http_zstd_mmap_send_buf(ngx_http_request_t *r, ngx_buf_t *b);
 
