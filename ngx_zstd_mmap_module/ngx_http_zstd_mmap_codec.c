@@ -5,11 +5,21 @@
 
 
 #include "ngx_http_zstd_mmap_codec.h"
-#include "ngx_http_zstd_mmap_file.h"
-#include "ngx_http_zstd_mmap_input.h"
 #include "ngx_http_zstd_mmap_stats.h"
 
 #include "core/zmap_guard.h"
+
+#include <time.h>
+
+
+/* blocks between two looks at the clock: each may be a page read from a disk */
+#define NGX_HTTP_ZSTD_MMAP_WALK_BLOCKS  16
+
+
+typedef struct {
+    zmap_file_t  *file;
+    uint64_t      until;       /* nanoseconds; 0: to the end */
+} ngx_http_zstd_mmap_walk_job_t;
 
 
 typedef struct {
@@ -21,95 +31,82 @@ typedef struct {
 } ngx_http_zstd_mmap_decode_job_t;
 
 
-static zmap_rc_e ngx_http_zstd_mmap_run_walk(ngx_http_zstd_mmap_ctx_t *ctx,
-    zmap_guard_pt job);
+static zmap_rc_e ngx_http_zstd_mmap_run_walk(
+    ngx_http_zstd_mmap_input_t *input, zmap_guard_pt job, void *data);
 static zmap_rc_e ngx_http_zstd_mmap_walk_job(void *data);
+static uint64_t ngx_http_zstd_mmap_nanoseconds(void);
 static zmap_rc_e ngx_http_zstd_mmap_peek_job(void *data);
-static zmap_rc_e ngx_http_zstd_mmap_run_body(ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_run_body(
+    ngx_http_zstd_mmap_input_t *input, ngx_http_zstd_mmap_decode_job_t *job);
 static zmap_rc_e ngx_http_zstd_mmap_body_job(void *data);
 static zmap_rc_e ngx_http_zstd_mmap_body_by_pieces(
-    ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_decode_job_t *job);
+    ngx_http_zstd_mmap_input_t *input, ngx_http_zstd_mmap_decode_job_t *job);
 static zmap_rc_e ngx_http_zstd_mmap_step_job(void *data);
-static zmap_rc_e ngx_http_zstd_mmap_take_decoder(
-    ngx_http_zstd_mmap_ctx_t *ctx);
-static zmap_rc_e ngx_http_zstd_mmap_run(ngx_http_zstd_mmap_ctx_t *ctx,
+static zmap_rc_e ngx_http_zstd_mmap_run(ngx_http_zstd_mmap_input_t *input,
     zmap_guard_pt job, void *data);
-static zmap_rc_e ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx,
+static zmap_rc_e ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_input_t *input,
     zmap_guard_pt job, void *data);
-static void ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_ctx_t *ctx);
-static void ngx_http_zstd_mmap_judge(zmap_file_t *file, zmap_rc_e rc);
+static void ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_input_t *input);
 
 
 zmap_rc_e
-ngx_http_zstd_mmap_walk(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_walk(ngx_http_zstd_mmap_input_t *input, ngx_msec_t msec)
 {
-    zmap_rc_e     rc;
-    zmap_file_t  *file;
+    ngx_http_zstd_mmap_walk_job_t  job;
 
-    file = ctx->file;
+    job.file = input->file;
+    job.until = 0;
 
-    if (file->verdict != ZMAP_AGAIN) {
-        return file->verdict;
+    if (msec) {
+        job.until = ngx_http_zstd_mmap_nanoseconds()
+                    + (uint64_t) msec * 1000000;
     }
 
-    rc = ngx_http_zstd_mmap_run_walk(ctx, ngx_http_zstd_mmap_walk_job);
-
-    if (rc == ZMAP_OK) {
-        file->verdict = ZMAP_OK;
-    }
-
-    return rc;
+    return ngx_http_zstd_mmap_run_walk(input, ngx_http_zstd_mmap_walk_job,
+                                       &job);
 }
 
 
 zmap_rc_e
-ngx_http_zstd_mmap_peek(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_peek(ngx_http_zstd_mmap_input_t *input)
 {
-    zmap_file_t  *file;
-
-    file = ctx->file;
-
-    if (file->verdict != ZMAP_AGAIN) {
-        return file->verdict;
-    }
-
-    if (file->walk.frames.frames) {
+    if (input->file->walk.frames.frames) {
         return ZMAP_OK;
     }
 
-    return ngx_http_zstd_mmap_run_walk(ctx, ngx_http_zstd_mmap_peek_job);
+    return ngx_http_zstd_mmap_run_walk(input, ngx_http_zstd_mmap_peek_job,
+                                       input->file);
 }
 
 
 static zmap_rc_e
-ngx_http_zstd_mmap_run_walk(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job)
+ngx_http_zstd_mmap_run_walk(ngx_http_zstd_mmap_input_t *input,
+    zmap_guard_pt job, void *data)
 {
     zmap_rc_e     rc;
-    zmap_file_t  *file;
+    zmap_walk_t  *walk;
 
-    file = ctx->file;
+    walk = &input->file->walk;
 
-    rc = ngx_http_zstd_mmap_map(ctx);
-    if (rc != ZMAP_OK) {
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, input->log, 0,
+                   "zstd mmap: walk at %uL of %uL",
+                   walk->offset, walk->size);
+
+    rc = ngx_http_zstd_mmap_guarded(input, job, data);
+
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, input->log, 0,
+                   "zstd mmap: walk rc:%d at %uL, frames:%uL content:%uL",
+                   rc, walk->offset, walk->frames.frames,
+                   walk->frames.content_size);
+
+    if (rc == ZMAP_AGAIN) {
+        ngx_http_zstd_mmap_drop_pages(input, walk->offset);
         return rc;
     }
 
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "zstd mmap: walk at %uL of %uL",
-                   file->walk.offset, file->walk.size);
-
-    rc = ngx_http_zstd_mmap_guarded(ctx, job, file);
-
-    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "zstd mmap: walk rc:%d at %uL, frames:%uL content:%uL",
-                   rc, file->walk.offset, file->walk.frames.frames,
-                   file->walk.frames.content_size);
-
-    ngx_http_zstd_mmap_judge(file, rc);
-
-    ngx_http_zstd_mmap_count_huge(ctx);
-    ngx_http_zstd_mmap_drop_pages(ctx, file->map.size);
-    ctx->dropped = 0;
+    ngx_http_zstd_mmap_count_huge(input);
+    ngx_http_zstd_mmap_drop_pages(input, input->file->map.size);
+    input->dropped = 0;
 
     return rc;
 }
@@ -118,9 +115,39 @@ ngx_http_zstd_mmap_run_walk(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job)
 static zmap_rc_e
 ngx_http_zstd_mmap_walk_job(void *data)
 {
-    zmap_file_t *file = data;
+    ngx_http_zstd_mmap_walk_job_t *job = data;
 
-    return zmap_walk_run(&file->walk, file->map.data, 0);
+    zmap_rc_e     rc;
+    zmap_file_t  *file;
+
+    file = job->file;
+
+    if (job->until == 0) {
+        return zmap_walk_run(&file->walk, file->map.data, 0);
+    }
+
+    do {
+        rc = zmap_walk_run(&file->walk, file->map.data,
+                           NGX_HTTP_ZSTD_MMAP_WALK_BLOCKS);
+
+    } while (rc == ZMAP_AGAIN && ngx_http_zstd_mmap_nanoseconds() < job->until);
+
+    return rc;
+}
+
+
+/* nginx's own time stands still within a turn of the event loop */
+
+static uint64_t
+ngx_http_zstd_mmap_nanoseconds(void)
+{
+    struct timespec  ts;
+
+    if (clock_gettime(CLOCK_MONOTONIC, &ts) == -1) {
+        return 0;
+    }
+
+    return (uint64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
 
@@ -134,58 +161,51 @@ ngx_http_zstd_mmap_peek_job(void *data)
 
 
 zmap_rc_e
-ngx_http_zstd_mmap_decode_body(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_decode_body(ngx_http_zstd_mmap_input_t *input, u_char *dst,
+    size_t size)
 {
-    zmap_rc_e  rc;
+    zmap_rc_e                        rc;
+    ngx_http_zstd_mmap_decode_job_t  job;
 
-    ngx_http_zstd_mmap_take_segment(ctx);
-
-    rc = ngx_http_zstd_mmap_take_decoder(ctx);
-    if (rc != ZMAP_OK) {
-        return rc;
-    }
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "zstd mmap: decode %uL bytes to %O",
-                   ctx->file->version.size, ctx->size);
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, input->log, 0,
+                   "zstd mmap: decode %uL bytes to %uz",
+                   input->file->version.size, size);
 
     ngx_http_zstd_mmap_count(decodes);
 
-    rc = ngx_http_zstd_mmap_run_body(ctx);
+    job.decoder = input->decoder;
+    job.dst = dst;
+    job.size = size;
 
-    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+    input->whole = 1;
+    rc = ngx_http_zstd_mmap_run_body(input, &job);
+    input->whole = 0;
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, input->log, 0,
                    "zstd mmap: decode rc:%d", rc);
 
-    ngx_http_zstd_mmap_put_decoder(ctx);
-
-    ngx_http_zstd_mmap_judge(ctx->file, rc);
-
-    ngx_http_zstd_mmap_drop_pages(ctx, ctx->file->map.size);
+    ngx_http_zstd_mmap_drop_pages(input, input->file->map.size);
 
     return rc;
 }
 
 
 static zmap_rc_e
-ngx_http_zstd_mmap_run_body(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_run_body(ngx_http_zstd_mmap_input_t *input,
+    ngx_http_zstd_mmap_decode_job_t *job)
 {
-    zmap_rc_e                        rc;
-    ngx_http_zstd_mmap_decode_job_t  job;
+    zmap_rc_e  rc;
 
-    job.decoder = ctx->decoder;
-    job.dst = ctx->body ? ctx->body->data : NULL;
-    job.size = ctx->size;
-
-    rc = ngx_http_zstd_mmap_get_piece(ctx, 0, &job.piece);
+    rc = ngx_http_zstd_mmap_get_piece(input, 0, &job->piece);
     if (rc != ZMAP_OK) {
         return rc;
     }
 
-    if (job.piece.size < ctx->file->version.size) {
-        return ngx_http_zstd_mmap_body_by_pieces(ctx, &job);
+    if (job->piece.size < input->file->version.size) {
+        return ngx_http_zstd_mmap_body_by_pieces(input, job);
     }
 
-    return ngx_http_zstd_mmap_run(ctx, ngx_http_zstd_mmap_body_job, &job);
+    return ngx_http_zstd_mmap_run(input, ngx_http_zstd_mmap_body_job, job);
 }
 
 
@@ -202,24 +222,20 @@ ngx_http_zstd_mmap_body_job(void *data)
 /* the end of the last frame may lie behind the last byte of the body */
 
 static zmap_rc_e
-ngx_http_zstd_mmap_body_by_pieces(ngx_http_zstd_mmap_ctx_t *ctx,
+ngx_http_zstd_mmap_body_by_pieces(ngx_http_zstd_mmap_input_t *input,
     ngx_http_zstd_mmap_decode_job_t *job)
 {
-    u_char                          spare;
-    size_t                          left;
-    zmap_rc_e                       rc;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    u_char     spare;
+    size_t     left;
+    zmap_rc_e  rc;
 
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
-
-    rc = zmap_decode_begin(job->decoder, ctx->file->version.size,
-                           zlcf->decode_window, 0);
+    rc = zmap_decode_begin(job->decoder, input->file->version.size,
+                           input->conf->decode_window, 0);
     if (rc != ZMAP_OK) {
         return rc;
     }
 
-    left = ctx->size;
+    left = job->size;
 
     for ( ;; ) {
 
@@ -230,7 +246,7 @@ ngx_http_zstd_mmap_body_by_pieces(ngx_http_zstd_mmap_ctx_t *ctx,
             job->size = 1;
         }
 
-        rc = ngx_http_zstd_mmap_run(ctx, ngx_http_zstd_mmap_step_job, job);
+        rc = ngx_http_zstd_mmap_run(input, ngx_http_zstd_mmap_step_job, job);
 
         if (rc != ZMAP_OK && rc != ZMAP_AGAIN) {
             return rc;
@@ -247,7 +263,7 @@ ngx_http_zstd_mmap_body_by_pieces(ngx_http_zstd_mmap_ctx_t *ctx,
             return left ? ZMAP_CONTENT_SIZE : ZMAP_OK;
         }
 
-        rc = ngx_http_zstd_mmap_get_piece(ctx,
+        rc = ngx_http_zstd_mmap_get_piece(input,
                                           zmap_decode_consumed(job->decoder),
                                           &job->piece);
         if (rc != ZMAP_OK) {
@@ -258,68 +274,48 @@ ngx_http_zstd_mmap_body_by_pieces(ngx_http_zstd_mmap_ctx_t *ctx,
 
 
 zmap_rc_e
-ngx_http_zstd_mmap_decode_begin(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t limit)
+ngx_http_zstd_mmap_decode_begin(ngx_http_zstd_mmap_input_t *input,
+    uint64_t limit)
 {
-    zmap_rc_e                       rc;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
-
-    ngx_http_zstd_mmap_take_segment(ctx);
-
-    rc = ngx_http_zstd_mmap_take_decoder(ctx);
-    if (rc != ZMAP_OK) {
-        return rc;
-    }
-
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
-
     ngx_http_zstd_mmap_count(decodes);
 
-    return zmap_decode_begin(ctx->decoder, ctx->file->version.size,
-                             zlcf->decode_window, limit);
+    return zmap_decode_begin(input->decoder, input->file->version.size,
+                             input->conf->decode_window, limit);
 }
 
 
 zmap_rc_e
-ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx, u_char *dst,
+ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_input_t *input, u_char *dst,
     size_t size, size_t *produced)
 {
     zmap_rc_e                        rc;
     ngx_http_zstd_mmap_decode_job_t  job;
 
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, input->log, 0,
                    "zstd mmap: step in:%uL out:%uL",
-                   zmap_decode_consumed(ctx->decoder),
-                   zmap_decode_total(ctx->decoder));
+                   zmap_decode_consumed(input->decoder),
+                   zmap_decode_total(input->decoder));
 
-    job.decoder = ctx->decoder;
+    job.decoder = input->decoder;
     job.dst = dst;
     job.size = size;
     job.produced = 0;
 
-    rc = ngx_http_zstd_mmap_get_piece(ctx, zmap_decode_consumed(ctx->decoder),
+    rc = ngx_http_zstd_mmap_get_piece(input,
+                                      zmap_decode_consumed(input->decoder),
                                       &job.piece);
     if (rc == ZMAP_OK) {
-        rc = ngx_http_zstd_mmap_run(ctx, ngx_http_zstd_mmap_step_job, &job);
+        rc = ngx_http_zstd_mmap_run(input, ngx_http_zstd_mmap_step_job, &job);
     }
 
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, input->log, 0,
                    "zstd mmap: step rc:%d produced:%uz in:%uL",
-                   rc, job.produced, zmap_decode_consumed(ctx->decoder));
+                   rc, job.produced, zmap_decode_consumed(input->decoder));
 
     *produced = job.produced;
 
-    ngx_http_zstd_mmap_drop_pages(ctx, zmap_decode_consumed(ctx->decoder));
-
-    /* a reply that ends short of its length would have the client wait */
-
-    if (rc == ZMAP_OK && ctx->size != -1
-        && ctx->pos + job.produced != (uint64_t) ctx->size)
-    {
-        rc = ZMAP_CONTENT_SIZE;
-    }
-
-    ngx_http_zstd_mmap_judge(ctx->file, rc);
+    ngx_http_zstd_mmap_drop_pages(input,
+                                  zmap_decode_consumed(input->decoder));
 
     return rc;
 }
@@ -335,31 +331,22 @@ ngx_http_zstd_mmap_step_job(void *data)
 }
 
 
-static zmap_rc_e
-ngx_http_zstd_mmap_take_decoder(ngx_http_zstd_mmap_ctx_t *ctx)
-{
-    ctx->decoder = zmap_decoder_get(ctx->worker->decoders);
-
-    return ctx->decoder ? ZMAP_OK : ZMAP_NOMEM;
-}
-
-
 /* runs a decode job on what its source needs */
 
 static zmap_rc_e
-ngx_http_zstd_mmap_run(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
+ngx_http_zstd_mmap_run(ngx_http_zstd_mmap_input_t *input, zmap_guard_pt job,
     void *data)
 {
     zmap_rc_e  rc, check;
 
-    switch (ngx_http_zstd_mmap_get_source(ctx)) {
+    switch (ngx_http_zstd_mmap_get_source(input)) {
 
     case NGX_HTTP_ZSTD_MMAP_SOURCE_STAGED:
         /* memory of ours that was compared with the file when it was filled */
         return job(data);
 
     case NGX_HTTP_ZSTD_MMAP_SOURCE_MAP:
-        return ngx_http_zstd_mmap_guarded(ctx, job, data);
+        return ngx_http_zstd_mmap_guarded(input, job, data);
 
     default:
         break;
@@ -367,10 +354,11 @@ ngx_http_zstd_mmap_run(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
 
     rc = job(data);
 
-    check = ngx_http_zstd_mmap_check_file(ctx);
+    check = ngx_http_zstd_mmap_check_file(input);
 
     if (check != ZMAP_OK) {
-        zmap_window_drop(&ctx->worker->window);
+        zmap_window_drop(input->window ? input->window
+                                       : &input->worker->window);
         return check;
     }
 
@@ -379,22 +367,22 @@ ngx_http_zstd_mmap_run(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
 
 
 static zmap_rc_e
-ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
-    void *data)
+ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_input_t *input,
+    zmap_guard_pt job, void *data)
 {
     zmap_rc_e    rc, check;
     zmap_map_t  *map;
 
-    map = &ctx->file->map;
+    map = &input->file->map;
 
     rc = zmap_guard_call(map->data, map->size, job, data);
 
     if (rc == ZMAP_FAULT) {
         ngx_http_zstd_mmap_count(bus_errors);
-        ngx_http_zstd_mmap_recover(ctx);
+        ngx_http_zstd_mmap_recover(input);
     }
 
-    check = ngx_http_zstd_mmap_check_file(ctx);
+    check = ngx_http_zstd_mmap_check_file(input);
 
     return (check == ZMAP_OK) ? rc : check;
 }
@@ -403,14 +391,14 @@ ngx_http_zstd_mmap_guarded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_guard_pt job,
 /* the jump may have left either between two of its updates */
 
 static void
-ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_input_t *input)
 {
     zmap_file_t  *file;
 
-    file = ctx->file;
+    file = input->file;
 
-    if (ctx->decoder) {
-        zmap_decoder_reset(ctx->decoder);
+    if (input->decoder) {
+        zmap_decoder_reset(input->decoder);
         return;
     }
 
@@ -421,7 +409,7 @@ ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_ctx_t *ctx)
 
 /* only what the bytes of the version themselves say is kept */
 
-static void
+void
 ngx_http_zstd_mmap_judge(zmap_file_t *file, zmap_rc_e rc)
 {
     if (rc >= ZMAP_EMPTY && rc != ZMAP_WINDOW && rc != ZMAP_DICTIONARY) {

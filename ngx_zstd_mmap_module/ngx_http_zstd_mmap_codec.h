@@ -1,6 +1,6 @@
 
 /*
- * Reads a file's mapping: walks and decodes its frames.
+ * Reads a file's coded bytes: walks and decodes its frames.
  *
  * The only place where user-space code touches a mapping, always under the
  * SIGBUS guard; afterwards fstat() tells whether the bytes were those of the
@@ -9,8 +9,9 @@
  * failure means.
  *
  * Return codes are those of the core.  ZMAP_CHANGED replaces any other result
- * when the file is no longer its version, and the table has then forgotten
- * it; ZMAP_FAULT alone means that an unchanged file could not be read.
+ * when the file is no longer its version; ZMAP_FAULT alone means that an
+ * unchanged file could not be read.  A call may run on any thread on which its
+ * input may be used; the event loop then judges its result.
  */
 
 
@@ -18,34 +19,37 @@
 #define NGX_HTTP_ZSTD_MMAP_CODEC_H
 
 
-#include "ngx_http_zstd_mmap_ctx.h"
+#include "ngx_http_zstd_mmap_input.h"
 
 
 /*
- * Walks the whole file unless that was done; the verdict stays with the
- * version
+ * Goes on with the walk of the file, which is mapped, for about msec
+ * milliseconds, to its end with 0.  ZMAP_AGAIN: it is not at its end.  Nobody
+ * else may use the walk meanwhile.
  */
-zmap_rc_e ngx_http_zstd_mmap_walk(ngx_http_zstd_mmap_ctx_t *ctx);
+zmap_rc_e ngx_http_zstd_mmap_walk(ngx_http_zstd_mmap_input_t *input,
+    ngx_msec_t msec);
 
 /* walks as far as the header of the first zstd frame, unless that was done */
-zmap_rc_e ngx_http_zstd_mmap_peek(ngx_http_zstd_mmap_ctx_t *ctx);
+zmap_rc_e ngx_http_zstd_mmap_peek(ngx_http_zstd_mmap_input_t *input);
 
-/*
- * Decodes the whole file into ctx->body, which has room for ctx->size bytes.
- * A verdict on the data stays with the version.
- */
-zmap_rc_e ngx_http_zstd_mmap_decode_body(ngx_http_zstd_mmap_ctx_t *ctx);
+/* decodes the whole file into dst[0..size), which its body fills */
+zmap_rc_e ngx_http_zstd_mmap_decode_body(ngx_http_zstd_mmap_input_t *input,
+    u_char *dst, size_t size);
 
-/* prepares ctx->decoder for the steps; limit as in zmap_decode_begin() */
-zmap_rc_e ngx_http_zstd_mmap_decode_begin(ngx_http_zstd_mmap_ctx_t *ctx,
+/* prepares the decoder for the steps; limit as in zmap_decode_begin() */
+zmap_rc_e ngx_http_zstd_mmap_decode_begin(ngx_http_zstd_mmap_input_t *input,
     uint64_t limit);
 
-/*
- * The next piece, see zmap_decode_step(); ZMAP_CONTENT_SIZE also when the body
- * ends short of ctx->size.
- */
-zmap_rc_e ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_ctx_t *ctx,
+/* the next piece, see zmap_decode_step() */
+zmap_rc_e ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_input_t *input,
     u_char *dst, size_t size, size_t *produced);
+
+/*
+ * On the thread of the event loop: keeps as the verdict of the version what a
+ * call found wrong with its bytes
+ */
+void ngx_http_zstd_mmap_judge(zmap_file_t *file, zmap_rc_e rc);
 
 
 #endif /* NGX_HTTP_ZSTD_MMAP_CODEC_H */

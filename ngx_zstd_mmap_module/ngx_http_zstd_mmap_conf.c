@@ -43,6 +43,8 @@ static ngx_http_zstd_mmap_zone_t *ngx_http_zstd_mmap_get_zone(
     ngx_http_zstd_mmap_main_conf_t *zmcf, ngx_str_t *name);
 static char *ngx_http_zstd_mmap_input(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+static char *ngx_http_zstd_mmap_threads(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 static char *ngx_http_zstd_mmap_stage(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 static char *ngx_http_zstd_mmap_stage_param(ngx_conf_t *cf,
@@ -79,6 +81,7 @@ static ngx_conf_enum_t  ngx_http_zstd_mmap_decodes[] = {
 static ngx_conf_enum_t  ngx_http_zstd_mmap_verifies[] = {
     { ngx_string("off"), NGX_HTTP_ZSTD_MMAP_VERIFY_OFF },
     { ngx_string("structure"), NGX_HTTP_ZSTD_MMAP_VERIFY_STRUCTURE },
+    { ngx_string("checksum"), NGX_HTTP_ZSTD_MMAP_VERIFY_CHECKSUM },
     { ngx_null_string, 0 }
 };
 
@@ -151,6 +154,11 @@ static ngx_http_zstd_mmap_bounds_t  ngx_http_zstd_mmap_chunk_bounds = {
 static ngx_http_zstd_mmap_bounds_t  ngx_http_zstd_mmap_window_bounds = {
     NGX_HTTP_ZSTD_MMAP_KB, 2 * NGX_HTTP_ZSTD_MMAP_GB,
     "a size from 1k to 2g"
+};
+
+
+static ngx_http_zstd_mmap_bounds_t  ngx_http_zstd_mmap_threads_bounds = {
+    0, NGX_MAX_OFF_T_VALUE, "min=SIZE"
 };
 
 
@@ -267,6 +275,13 @@ ngx_command_t  ngx_http_zstd_mmap_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_zstd_mmap_loc_conf_t, max_size),
       &ngx_http_zstd_mmap_max_size_bounds },
+
+    { ngx_string("zstd_mmap_threads"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_zstd_mmap_threads,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      &ngx_http_zstd_mmap_threads_bounds },
 
     { ngx_string("zstd_mmap_vary"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
@@ -391,6 +406,8 @@ ngx_http_zstd_mmap_create_loc_conf(ngx_conf_t *cf)
     zlcf->advise = NGX_CONF_UNSET_UINT;
     zlcf->vary = NGX_CONF_UNSET;
     zlcf->stage = NGX_CONF_UNSET_PTR;
+    zlcf->threads = NGX_CONF_UNSET_PTR;
+    zlcf->threads_min = NGX_CONF_UNSET;
 
     return zlcf;
 }
@@ -427,6 +444,9 @@ ngx_http_zstd_mmap_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
                               NGX_HTTP_ZSTD_MMAP_ADVISE_AUTO);
     ngx_conf_merge_value(conf->vary, prev->vary, 1);
     ngx_conf_merge_ptr_value(conf->stage, prev->stage, NULL);
+    ngx_conf_merge_off_value(conf->threads_min, prev->threads_min,
+                             256 * NGX_HTTP_ZSTD_MMAP_KB);
+    ngx_conf_merge_ptr_value(conf->threads, prev->threads, NULL);
 
     stage = conf->stage;
 
@@ -783,6 +803,61 @@ ngx_http_zstd_mmap_input(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     return ngx_http_zstd_mmap_invalid(cf, cmd, &value[1], bounds->range);
+}
+
+
+/* nginx itself refuses a pool that is not declared anywhere */
+
+static char *
+ngx_http_zstd_mmap_threads(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_zstd_mmap_loc_conf_t *zlcf = conf;
+
+    ngx_str_t                    *value, s;
+    ngx_http_zstd_mmap_bounds_t  *bounds;
+
+    if (zlcf->threads != NGX_CONF_UNSET_PTR) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+    bounds = cmd->post;
+
+    zlcf->threads_min = 256 * NGX_HTTP_ZSTD_MMAP_KB;
+
+    if (cf->args->nelts == 3) {
+
+        s.data = value[2].data + 4;
+        s.len = value[2].len - 4;
+
+        if (ngx_strncmp(value[2].data, "min=", 4) != 0
+            || ngx_http_zstd_mmap_parse_size(&s, bounds, &zlcf->threads_min)
+               != NGX_OK)
+        {
+            return ngx_http_zstd_mmap_invalid(cf, cmd, &value[2],
+                                              bounds->range);
+        }
+    }
+
+    if (ngx_strcmp(value[1].data, "off") == 0) {
+        zlcf->threads = NULL;
+
+        return (cf->args->nelts == 2) ? NGX_CONF_OK
+               : ngx_http_zstd_mmap_invalid(cf, cmd, &value[2],
+                                            "\"off\" alone");
+    }
+
+#if (NGX_THREADS)
+
+    zlcf->threads = ngx_thread_pool_add(cf, &value[1]);
+
+    return zlcf->threads ? NGX_CONF_OK : NGX_CONF_ERROR;
+
+#else
+
+    return "needs an nginx with thread pools: configure --with-threads";
+
+#endif
 }
 
 

@@ -36,7 +36,8 @@ typedef enum {
 
 typedef enum {
     NGX_HTTP_ZSTD_MMAP_VERIFY_OFF = 0, /* first frame header only */
-    NGX_HTTP_ZSTD_MMAP_VERIFY_STRUCTURE
+    NGX_HTTP_ZSTD_MMAP_VERIFY_STRUCTURE,
+    NGX_HTTP_ZSTD_MMAP_VERIFY_CHECKSUM
 } ngx_http_zstd_mmap_verify_e;
 
 
@@ -104,6 +105,8 @@ typedef struct {
     ngx_flag_t  vary;
 
     ngx_http_zstd_mmap_stage_t  *stage;
+    ngx_thread_pool_t           *threads;     /* NULL: off */
+    off_t                        threads_min; /* bytes of work */
 } ngx_http_zstd_mmap_loc_conf_t;
 
 

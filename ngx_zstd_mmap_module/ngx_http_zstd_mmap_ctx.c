@@ -7,6 +7,7 @@
 #include "ngx_http_zstd_mmap_ctx.h"
 
 
+static void ngx_http_zstd_mmap_leave_steps(ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_cleanup_ctx(void *data);
 
 
@@ -59,19 +60,75 @@ ngx_http_zstd_mmap_find_ctx(ngx_http_request_t *r)
 
 
 void
-ngx_http_zstd_mmap_put_decoder(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_leave_job(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    if (ctx->decoder) {
-        zmap_decoder_put(ctx->worker->decoders, ctx->decoder);
-        ctx->decoder = NULL;
+    if (ctx->job == NULL) {
+        return;
     }
+
+    ngx_queue_remove(&ctx->waiting);
+    ctx->job->wanted--;
+    ctx->job = NULL;
+
+    if (ctx->event.timer_set) {
+        ngx_del_timer(&ctx->event);
+    }
+
+    if (ctx->event.posted) {
+        ngx_delete_posted_event(&ctx->event);
+    }
+}
+
+
+/* a thread may be at it: then what the job has ends with it */
+
+static void
+ngx_http_zstd_mmap_leave_steps(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_job_t  *job;
+
+    job = ctx->steps;
+
+    if (job == NULL) {
+        return;
+    }
+
+    ctx->steps = NULL;
+
+    if (!ctx->pending) {
+        ngx_http_zstd_mmap_destroy_job(job);
+        return;
+    }
+
+    job->owner = NULL;
+    job->wanted = 0;
+
+    ctx->pending = 0;
+}
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_take_outcome(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e  rc;
+
+    rc = ctx->outcome;
+    ctx->outcome = ZMAP_OK;
+
+    if (rc != ZMAP_OK) {
+        ngx_set_errno(ctx->err);
+    }
+
+    return rc;
 }
 
 
 void
 ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    ngx_http_zstd_mmap_put_decoder(ctx);
+    ngx_http_zstd_mmap_close_input(&ctx->input);
+
+    ngx_http_zstd_mmap_leave_steps(ctx);
 
     if (ctx->pieces) {
         ctx->worker->streaming -= ctx->pieces->size;
@@ -84,17 +141,16 @@ ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx)
         ctx->body = NULL;
     }
 
-    if (ctx->segment.data) {
-        ngx_http_zstd_mmap_release_segment(&ctx->segment);
-    }
-
     if (ctx->file) {
         zmap_file_unref(ctx->file);
         ctx->file = NULL;
     }
 
     ctx->size = -1;
-    ctx->dropped = 0;
+    ctx->input.dropped = 0;
+    ctx->outcome = ZMAP_OK;
+    ctx->filled = 0;
+    ctx->shared = 0;
 }
 
 
@@ -103,6 +159,7 @@ ngx_http_zstd_mmap_cleanup_ctx(void *data)
 {
     ngx_http_zstd_mmap_ctx_t *ctx = data;
 
+    ngx_http_zstd_mmap_leave_job(ctx);
     ngx_http_zstd_mmap_reset_ctx(ctx);
 
     if (ctx->worker) {

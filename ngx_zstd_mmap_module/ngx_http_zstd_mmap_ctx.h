@@ -8,17 +8,10 @@
 #define NGX_HTTP_ZSTD_MMAP_CTX_H
 
 
-#include "ngx_http_zstd_mmap_stage.h"
-#include "ngx_http_zstd_mmap_worker.h"
+#include "ngx_http_zstd_mmap_job.h"
 
 
-/* where decoding takes the coded bytes from */
-
-typedef enum {
-    NGX_HTTP_ZSTD_MMAP_SOURCE_MAP = 0,
-    NGX_HTTP_ZSTD_MMAP_SOURCE_STAGED,  /* the pinned segment */
-    NGX_HTTP_ZSTD_MMAP_SOURCE_READ     /* the worker's window */
-} ngx_http_zstd_mmap_source_e;
+typedef struct ngx_http_zstd_mmap_ctx_s  ngx_http_zstd_mmap_ctx_t;
 
 
 /*
@@ -26,7 +19,7 @@ typedef enum {
  * redirect and by a 412; the cleanup gives back what the request took.
  */
 
-typedef struct {
+struct ngx_http_zstd_mmap_ctx_s {
     ngx_http_request_t           *request;
     ngx_http_zstd_mmap_worker_t  *worker;
 
@@ -35,16 +28,16 @@ typedef struct {
     ngx_open_file_info_t          of;        /* of.fd is open until r->pool
                                                 is destroyed */
     zmap_file_t                  *file;      /* one count of ours */
+    ngx_http_zstd_mmap_input_t    input;     /* of that file */
 
     off_t                         size;      /* of the decoded body; -1 while
                                                 it is unknown */
-    ngx_http_zstd_mmap_segment_t  segment;   /* a pin of ours; its data is
-                                                NULL: not staged */
     zmap_body_t                  *body;      /* one count of ours */
+    ngx_buf_t                    *out;       /* for all of the body */
     zmap_body_t                  *pieces;    /* one count of ours */
-    zmap_decoder_t               *decoder;   /* of the worker's decoders */
-    uint64_t                      dropped;   /* coded bytes that were taken
-                                                out of the mapping again */
+    ngx_http_zstd_mmap_input_t   *source;    /* of a body in pieces: input, or
+                                                that of steps */
+    ngx_http_zstd_mmap_job_t     *steps;     /* ours; makes pieces in threads */
 
     ngx_file_t                   *slices;    /* frames that are sent in pieces:
                                                 the file */
@@ -53,10 +46,25 @@ typedef struct {
     off_t                         end;
     off_t                         pos;       /* the next byte to make */
 
+    ngx_queue_t                   waiting;   /* of those who wait for job */
+    ngx_http_zstd_mmap_job_t     *job;
+    ngx_event_t                   event;     /* while it waits */
+    ngx_int_t                   (*resume)(ngx_http_zstd_mmap_ctx_t *ctx);
+    zmap_rc_e                     outcome;   /* of the job, and errno */
+    ngx_err_t                     err;
+
     unsigned                      retried:1; /* after the file had changed */
     unsigned                      vary:1;    /* r->gzip_vary was set by us */
     unsigned                      armed:1;   /* closing would reset */
-} ngx_http_zstd_mmap_ctx_t;
+    unsigned                      filled:1;  /* body has its content */
+    unsigned                      shared:1;  /* made for another request */
+    unsigned                      resumed:1; /* the handler runs once more */
+    unsigned                      expired:1; /* it waited for too long */
+    unsigned                      unsendable:1; /* counted as such */
+    unsigned                      limited:1; /* counted as such */
+    unsigned                      pending:1; /* the next piece is being made */
+    unsigned                      stepped:1; /* it has been made */
+};
 
 
 /* without the worker, which is set when a file was found; NULL: no memory */
@@ -66,8 +74,11 @@ ngx_http_zstd_mmap_ctx_t *ngx_http_zstd_mmap_create_ctx(
 /* the last one that was created for the request, or NULL */
 ngx_http_zstd_mmap_ctx_t *ngx_http_zstd_mmap_find_ctx(ngx_http_request_t *r);
 
-/* gives the decoder back, if there is one */
-void ngx_http_zstd_mmap_put_decoder(ngx_http_zstd_mmap_ctx_t *ctx);
+/* ends the wait for a job */
+void ngx_http_zstd_mmap_leave_job(ngx_http_zstd_mmap_ctx_t *ctx);
+
+/* the result of the job that it waited for, with its errno, once */
+zmap_rc_e ngx_http_zstd_mmap_take_outcome(ngx_http_zstd_mmap_ctx_t *ctx);
 
 /* gives back what depends on the version of the file, and the file */
 void ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx);

@@ -10,23 +10,62 @@
 #include "ngx_http_zstd_mmap_header.h"
 #include "ngx_http_zstd_mmap_stats.h"
 #include "ngx_http_zstd_mmap_stream.h"
+#include "ngx_http_zstd_mmap_wait.h"
 #include "ngx_http_zstd_mmap_whole.h"
 
 #include "core/zmap_range.h"
 
 
+/* one piece of a body */
+
+typedef struct {
+    u_char     *dst;
+    size_t      room;
+    off_t       pos;           /* of the first byte in the body */
+    off_t       size;          /* of the body; -1: unknown */
+
+    zmap_rc_e   rc;
+    size_t      produced;
+    uint64_t    work;          /* bytes, decoded or coded */
+} ngx_http_zstd_mmap_step_t;
+
+
 static zmap_rc_e ngx_http_zstd_mmap_fill_decoded(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static void ngx_http_zstd_mmap_judge_body(zmap_file_t *file, size_t size,
+    zmap_rc_e rc);
+static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_start_body(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static uint64_t ngx_http_zstd_mmap_get_work(ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_run_body_job(
+    ngx_http_zstd_mmap_job_t *job);
+static void ngx_http_zstd_mmap_end_body(ngx_http_zstd_mmap_job_t *job);
+static ngx_int_t ngx_http_zstd_mmap_resume_decoded(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_send_ranged_header(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_count_decoded(off_t n, ngx_uint_t kept);
+static zmap_rc_e ngx_http_zstd_mmap_open_source(
+    ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_begin_decoded(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_seek_decoded(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_decode_piece(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b, size_t *work);
-static zmap_rc_e ngx_http_zstd_mmap_decode_end(ngx_http_zstd_mmap_ctx_t *ctx,
-    size_t produced);
+static zmap_rc_e ngx_http_zstd_mmap_start_step(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_buf_t *b);
+static zmap_rc_e ngx_http_zstd_mmap_run_step_job(
+    ngx_http_zstd_mmap_job_t *job);
+static void ngx_http_zstd_mmap_end_step(ngx_http_zstd_mmap_job_t *job);
+static void ngx_http_zstd_mmap_set_step(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_step_t *step, ngx_buf_t *b);
+static zmap_rc_e ngx_http_zstd_mmap_run_step(
+    ngx_http_zstd_mmap_input_t *input, ngx_http_zstd_mmap_step_t *step);
+static zmap_rc_e ngx_http_zstd_mmap_run_end(ngx_http_zstd_mmap_input_t *input,
+    ngx_http_zstd_mmap_step_t *step);
+static zmap_rc_e ngx_http_zstd_mmap_take_step(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_step_t *step, zmap_rc_e rc, ngx_buf_t *b,
+    size_t *work);
 static void ngx_http_zstd_mmap_count_piece(ngx_http_zstd_mmap_ctx_t *ctx,
     size_t size);
 static zmap_rc_e ngx_http_zstd_mmap_end_decoded(
@@ -36,6 +75,9 @@ static zmap_rc_e ngx_http_zstd_mmap_end_decoded(
 static const ngx_http_zstd_mmap_whole_t  ngx_http_zstd_mmap_whole_decoded = {
     ZMAP_BODY_DECODED,
     ngx_http_zstd_mmap_fill_decoded,
+    ngx_http_zstd_mmap_start_body,
+    ngx_http_zstd_mmap_run_body_job,
+    ngx_http_zstd_mmap_resume_decoded,
     ngx_http_zstd_mmap_send_ranged_header,
     ngx_http_zstd_mmap_count_decoded
 };
@@ -61,15 +103,122 @@ ngx_http_zstd_mmap_send_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 static zmap_rc_e
 ngx_http_zstd_mmap_fill_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    zmap_rc_e  rc;
+    zmap_rc_e                    rc;
+    ngx_http_zstd_mmap_input_t  *input;
 
-    rc = ngx_http_zstd_mmap_decode_body(ctx);
+    input = &ctx->input;
 
-    if (rc == ZMAP_OK) {
-        ngx_http_zstd_mmap_count_bytes(decoded_produced, ctx->size);
+    ngx_http_zstd_mmap_take_segment(ctx->request, input);
+
+    rc = ngx_http_zstd_mmap_take_decoder(input);
+    if (rc != ZMAP_OK) {
+        return rc;
     }
 
+    rc = ngx_http_zstd_mmap_decode_body(input,
+                                        ctx->body ? ctx->body->data : NULL,
+                                        ctx->size);
+
+    ngx_http_zstd_mmap_put_decoder(input);
+
+    ngx_http_zstd_mmap_judge_body(ctx->file, ctx->size, rc);
+
     return rc;
+}
+
+
+static void
+ngx_http_zstd_mmap_judge_body(zmap_file_t *file, size_t size, zmap_rc_e rc)
+{
+    ngx_http_zstd_mmap_judge(file, rc);
+
+    if (rc == ZMAP_OK) {
+        file->verified = 1;
+        ngx_http_zstd_mmap_count_bytes(decoded_produced, size);
+    }
+}
+
+
+static ngx_http_zstd_mmap_job_t *
+ngx_http_zstd_mmap_start_body(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    uint64_t                   work;
+    ngx_http_zstd_mmap_job_t  *job;
+
+    work = ngx_http_zstd_mmap_get_work(ctx);
+
+    if (ctx->body == NULL
+        || !ngx_http_zstd_mmap_has_threads(ctx->input.conf, work))
+    {
+        return NULL;
+    }
+
+    ngx_http_zstd_mmap_take_segment(ctx->request, &ctx->input);
+
+    job = ngx_http_zstd_mmap_create_job(&ctx->input, work,
+                                        ngx_http_zstd_mmap_run_body_job,
+                                        ngx_http_zstd_mmap_end_body);
+    if (job == NULL) {
+        return NULL;
+    }
+
+    if (ngx_http_zstd_mmap_take_decoder(&job->input) != ZMAP_OK) {
+        ngx_http_zstd_mmap_destroy_job(job);
+        return NULL;
+    }
+
+    job->body = ctx->body;
+    ctx->body = NULL;
+
+    ngx_http_zstd_mmap_share_job(job);
+
+    return job;
+}
+
+
+/* a coded file can be far larger than its content */
+
+static uint64_t
+ngx_http_zstd_mmap_get_work(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    uint64_t  coded;
+
+    coded = ctx->file->version.size;
+
+    return (ctx->size == -1) ? coded : ngx_max((uint64_t) ctx->size, coded);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_run_body_job(ngx_http_zstd_mmap_job_t *job)
+{
+    return ngx_http_zstd_mmap_decode_body(&job->input, job->body->data,
+                                          job->body->size);
+}
+
+
+static void
+ngx_http_zstd_mmap_end_body(ngx_http_zstd_mmap_job_t *job)
+{
+    zmap_file_t  *file;
+
+    file = job->input.file;
+
+    ngx_http_zstd_mmap_judge_body(file, job->body->size, job->rc);
+
+    if (job->rc == ZMAP_OK) {
+        ngx_http_zstd_mmap_keep_body(job->input.worker, job->body, file,
+                                     ZMAP_BODY_DECODED);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_resume_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    return ngx_http_zstd_mmap_send_rest(ctx,
+                                        &ngx_http_zstd_mmap_whole_decoded,
+                                        ctx->size);
 }
 
 
@@ -94,11 +243,10 @@ ngx_http_zstd_mmap_count_decoded(off_t n, ngx_uint_t kept)
 ngx_int_t
 ngx_http_zstd_mmap_stream_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    zmap_rc_e                       zrc;
-    ngx_int_t                       rc;
-    ngx_http_request_t             *r;
-    ngx_http_zstd_mmap_stream_t    *stream;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    zmap_rc_e                     zrc;
+    ngx_int_t                     rc;
+    ngx_http_request_t           *r;
+    ngx_http_zstd_mmap_stream_t  *stream;
 
     r = ctx->request;
 
@@ -109,11 +257,14 @@ ngx_http_zstd_mmap_stream_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
         return ngx_http_zstd_mmap_send_decoded_header(ctx, ctx->size != -1);
     }
 
-    zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+    zrc = ngx_http_zstd_mmap_open_source(ctx);
+    if (zrc != ZMAP_OK) {
+        return ngx_http_zstd_mmap_refuse(ctx, zrc);
+    }
 
     stream = ngx_http_zstd_mmap_create_stream(ctx,
                                               ngx_http_zstd_mmap_decode_piece,
-                                              zlcf->chunk);
+                                              ctx->input.conf->chunk);
     if (stream == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -137,18 +288,53 @@ ngx_http_zstd_mmap_stream_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
+/* in threads, what a step needs must outlive the request */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_open_source(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    uint64_t                    work;
+    ngx_http_zstd_mmap_step_t  *step;
+
+    ctx->source = &ctx->input;
+
+    ngx_http_zstd_mmap_take_segment(ctx->request, &ctx->input);
+
+    work = ngx_http_zstd_mmap_get_work(ctx);
+
+    if (!ngx_http_zstd_mmap_has_threads(ctx->input.conf, work)) {
+        return ngx_http_zstd_mmap_take_decoder(ctx->source);
+    }
+
+    ctx->steps = ngx_http_zstd_mmap_create_job(&ctx->input, work,
+                                              ngx_http_zstd_mmap_run_step_job,
+                                              NULL);
+    if (ctx->steps == NULL) {
+        return ZMAP_NOMEM;
+    }
+
+    step = ngx_pcalloc(ctx->steps->pool, sizeof(ngx_http_zstd_mmap_step_t));
+    if (step == NULL) {
+        return ZMAP_NOMEM;
+    }
+
+    ctx->steps->owner = ctx;
+    ctx->steps->data = step;
+
+    ctx->source = &ctx->steps->input;
+
+    return ngx_http_zstd_mmap_take_decoder(ctx->source);
+}
+
+
 static zmap_rc_e
 ngx_http_zstd_mmap_begin_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    uint64_t                        limit;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    uint64_t  limit;
 
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
+    limit = (ctx->size == -1) ? ctx->input.conf->max_size : ctx->size;
 
-    limit = (ctx->size == -1) ? zlcf->max_size : ctx->size;
-
-    return ngx_http_zstd_mmap_decode_begin(ctx, limit);
+    return ngx_http_zstd_mmap_decode_begin(ctx->source, limit);
 }
 
 
@@ -171,7 +357,7 @@ ngx_http_zstd_mmap_seek_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
                    "zstd mmap: range %O-%O, decode from %uL at %uL",
                    ctx->begin, ctx->end, begin.decoded, begin.coded);
 
-    zmap_decode_seek(ctx->decoder, begin.coded);
+    zmap_decode_seek(ctx->source->decoder, begin.coded);
 
     ctx->pos = begin.decoded;
 }
@@ -181,37 +367,125 @@ static zmap_rc_e
 ngx_http_zstd_mmap_decode_piece(ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b,
     size_t *work)
 {
-    size_t     produced;
+    zmap_rc_e                  rc;
+    ngx_http_zstd_mmap_step_t  step;
+
+    if (ctx->steps == NULL) {
+        ngx_http_zstd_mmap_set_step(ctx, &step, b);
+
+        rc = ngx_http_zstd_mmap_run_step(ctx->source, &step);
+
+        return ngx_http_zstd_mmap_take_step(ctx, &step, rc, b, work);
+    }
+
+    if (!ctx->stepped) {
+        return ngx_http_zstd_mmap_start_step(ctx, b);
+    }
+
+    ctx->stepped = 0;
+    rc = ngx_http_zstd_mmap_take_outcome(ctx);
+
+    return ngx_http_zstd_mmap_take_step(ctx, ctx->steps->data, rc, b, work);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_start_step(ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b)
+{
+    ngx_http_zstd_mmap_set_step(ctx, ctx->steps->data, b);
+
+    ctx->pending = 1;
+    ctx->steps->wanted = 1;
+
+    ngx_http_zstd_mmap_start_job(ctx->steps, ngx_http_zstd_mmap_end_step);
+
+    return ZMAP_AGAIN;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_run_step_job(ngx_http_zstd_mmap_job_t *job)
+{
+    ngx_http_zstd_mmap_step_t  *step;
+
+    step = job->data;
+    step->rc = ngx_http_zstd_mmap_run_step(&job->input, step);
+
+    /* a job is one step: the next one waits until the client took a piece */
+    return ZMAP_OK;
+}
+
+
+static void
+ngx_http_zstd_mmap_end_step(ngx_http_zstd_mmap_job_t *job)
+{
+    ngx_http_zstd_mmap_ctx_t   *ctx;
+    ngx_http_zstd_mmap_step_t  *step;
+
+    ctx = job->owner;
+    step = job->data;
+
+    if (ctx == NULL) {
+        ngx_http_zstd_mmap_destroy_job(job);
+        return;
+    }
+
+    ctx->outcome = step->rc;
+    ctx->err = job->err;
+
+    ctx->pending = 0;
+    ctx->stepped = 1;
+
+    ngx_http_zstd_mmap_continue_stream(ctx);
+}
+
+
+static void
+ngx_http_zstd_mmap_set_step(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_step_t *step, ngx_buf_t *b)
+{
+    step->dst = b->start;
+    step->room = b->end - b->start;
+    step->pos = ctx->pos;
+    step->size = ctx->size;
+
+    step->rc = ZMAP_AGAIN;
+    step->produced = 0;
+    step->work = 0;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_run_step(ngx_http_zstd_mmap_input_t *input,
+    ngx_http_zstd_mmap_step_t *step)
+{
     uint64_t   consumed;
     zmap_rc_e  rc;
 
-    consumed = zmap_decode_consumed(ctx->decoder);
+    consumed = zmap_decode_consumed(input->decoder);
 
-    rc = ngx_http_zstd_mmap_decode_step(ctx, b->start, b->end - b->start,
-                                        &produced);
+    rc = ngx_http_zstd_mmap_decode_step(input, step->dst, step->room,
+                                        &step->produced);
 
-    if (rc == ZMAP_AGAIN && produced
-        && ctx->pos + (off_t) produced == ctx->size)
+    if (rc == ZMAP_AGAIN && step->produced
+        && step->pos + (off_t) step->produced == step->size)
     {
-        rc = ngx_http_zstd_mmap_decode_end(ctx, produced);
+        rc = ngx_http_zstd_mmap_run_end(input, step);
     }
 
     /* empty blocks and frames cost time, too */
-    *work = ngx_max(produced, zmap_decode_consumed(ctx->decoder) - consumed);
+    consumed = zmap_decode_consumed(input->decoder) - consumed;
+    step->work = ngx_max(step->produced, consumed);
 
-    if (rc != ZMAP_OK && rc != ZMAP_AGAIN) {
-        return rc;
+    /* a reply that ends short of its length would have the client wait */
+
+    if (rc == ZMAP_OK && step->size != -1
+        && step->pos + (off_t) step->produced != step->size)
+    {
+        return ZMAP_CONTENT_SIZE;
     }
 
-    ngx_http_zstd_mmap_count_piece(ctx, produced);
-
-    b->last = b->start + produced;
-    b->memory = produced ? 1 : 0;
-    b->recycled = b->memory;
-
-    ctx->pos += produced;
-
-    return ngx_http_zstd_mmap_end_decoded(ctx, rc);
+    return rc;
 }
 
 
@@ -221,17 +495,45 @@ ngx_http_zstd_mmap_decode_piece(ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b,
  */
 
 static zmap_rc_e
-ngx_http_zstd_mmap_decode_end(ngx_http_zstd_mmap_ctx_t *ctx, size_t produced)
+ngx_http_zstd_mmap_run_end(ngx_http_zstd_mmap_input_t *input,
+    ngx_http_zstd_mmap_step_t *step)
 {
     u_char     spare;
     size_t     none;
     zmap_rc_e  rc;
 
-    ctx->pos += produced;
-    rc = ngx_http_zstd_mmap_decode_step(ctx, &spare, 1, &none);
-    ctx->pos -= produced;
+    rc = ngx_http_zstd_mmap_decode_step(input, &spare, 1, &none);
 
-    return (none && rc == ZMAP_AGAIN) ? ZMAP_CONTENT_SIZE : rc;
+    if (none && (rc == ZMAP_OK || rc == ZMAP_AGAIN)) {
+        return ZMAP_CONTENT_SIZE;
+    }
+
+    return rc;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_take_step(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_step_t *step, zmap_rc_e rc, ngx_buf_t *b,
+    size_t *work)
+{
+    *work = step->work;
+
+    ngx_http_zstd_mmap_judge(ctx->file, rc);
+
+    if (rc != ZMAP_OK && rc != ZMAP_AGAIN) {
+        return rc;
+    }
+
+    ngx_http_zstd_mmap_count_piece(ctx, step->produced);
+
+    b->last = b->start + step->produced;
+    b->memory = step->produced ? 1 : 0;
+    b->recycled = b->memory;
+
+    ctx->pos += step->produced;
+
+    return ngx_http_zstd_mmap_end_decoded(ctx, rc);
 }
 
 
@@ -274,7 +576,7 @@ ngx_http_zstd_mmap_end_decoded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
     }
 
     /* its window need not wait for a slow client to take the last piece */
-    ngx_http_zstd_mmap_put_decoder(ctx);
+    ngx_http_zstd_mmap_put_decoder(ctx->source);
 
     return ZMAP_OK;
 }

@@ -22,6 +22,10 @@ ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
 {
     ngx_int_t  found;
 
+    if (rc == ZMAP_CHANGED) {
+        ngx_http_zstd_mmap_forget_file(ctx);
+    }
+
     if (rc == ZMAP_CHANGED && !ctx->retried) {
         ngx_log_debug0(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                        "zstd mmap: the file changed, retry");
@@ -53,6 +57,11 @@ ngx_int_t
 ngx_http_zstd_mmap_abort(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
 {
     ngx_http_zstd_mmap_report(ctx, rc);
+
+    if (rc == ZMAP_CHANGED) {
+        ngx_http_zstd_mmap_forget_file(ctx);
+    }
+
     ngx_http_zstd_mmap_arm_reset(ctx);
     ngx_http_zstd_mmap_count(errors);
 

@@ -18,7 +18,8 @@
 /*
  * Before the header: says why, once per file version and reason, and gives
  * the request to the plain file that lies beside (NGX_DECLINED), else 500.
- * The first ZMAP_CHANGED of a request is NGX_HTTP_ZSTD_MMAP_RETRY instead.
+ * The first ZMAP_CHANGED of a request is NGX_HTTP_ZSTD_MMAP_RETRY instead; the
+ * table forgets the file.
  */
 ngx_int_t ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc);

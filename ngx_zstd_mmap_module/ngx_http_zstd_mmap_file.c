@@ -15,6 +15,8 @@ static ngx_int_t ngx_http_zstd_mmap_open_path(ngx_http_request_t *r,
     ngx_str_t *path, ngx_open_file_info_t *of);
 static ngx_int_t ngx_http_zstd_mmap_open_error(ngx_http_request_t *r,
     ngx_str_t *path, ngx_open_file_info_t *of);
+static void ngx_http_zstd_mmap_use_file(ngx_http_zstd_mmap_ctx_t *ctx,
+    zmap_file_t *file);
 static ngx_uint_t ngx_http_zstd_mmap_is_fresh(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_file_t *file);
 static void ngx_http_zstd_mmap_keep_file(ngx_http_zstd_mmap_ctx_t *ctx);
@@ -159,7 +161,7 @@ ngx_http_zstd_mmap_get_file(ngx_http_zstd_mmap_ctx_t *ctx)
     if (file && ngx_http_zstd_mmap_is_fresh(ctx, file)) {
         ngx_log_debug1(NGX_LOG_DEBUG_HTTP, log, 0,
                        "zstd mmap: file %p is fresh", file);
-        ctx->file = zmap_file_ref(file);
+        ngx_http_zstd_mmap_use_file(ctx, zmap_file_ref(file));
         return NGX_OK;
     }
 
@@ -173,20 +175,43 @@ ngx_http_zstd_mmap_get_file(ngx_http_zstd_mmap_ctx_t *ctx)
         ngx_log_debug1(NGX_LOG_DEBUG_HTTP, log, 0,
                        "zstd mmap: file %p is unchanged", file);
         file->checked = ngx_time();
-        ctx->file = zmap_file_ref(file);
+        ngx_http_zstd_mmap_use_file(ctx, zmap_file_ref(file));
         return NGX_OK;
     }
 
-    ctx->file = zmap_file_create(&version);
-    if (ctx->file == NULL) {
+    file = zmap_file_create(&version);
+    if (file == NULL) {
         ngx_log_error(NGX_LOG_CRIT, log, ngx_errno,
                       "no memory for the version of \"%V\"", &ctx->path);
         return NGX_ERROR;
     }
 
+    ngx_http_zstd_mmap_use_file(ctx, file);
     ngx_http_zstd_mmap_keep_file(ctx);
 
     return NGX_OK;
+}
+
+
+/* the count is the context's from now on */
+
+static void
+ngx_http_zstd_mmap_use_file(ngx_http_zstd_mmap_ctx_t *ctx, zmap_file_t *file)
+{
+    ngx_http_request_t          *r;
+    ngx_http_zstd_mmap_input_t  *input;
+
+    r = ctx->request;
+    input = &ctx->input;
+
+    ctx->file = file;
+
+    input->file = file;
+    input->asked = 0;
+    input->fd = ctx->of.fd;
+    input->conf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
+    input->worker = ctx->worker;
+    input->log = r->connection->log;
 }
 
 
@@ -252,50 +277,25 @@ ngx_http_zstd_mmap_keep_file(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
-zmap_rc_e
-ngx_http_zstd_mmap_check_file(ngx_http_zstd_mmap_ctx_t *ctx)
-{
-    zmap_rc_e     rc;
-    zmap_file_t  *file;
-
-    file = ctx->file;
-
-    rc = zmap_version_check(&file->version, ctx->of.fd);
-
-    if (rc == ZMAP_TOUCHED) {
-
-        /*
-         * Content_Checksum tells better than a ctime whether bytes changed,
-         * but only of a body that is one frame: several frames may each be
-         * right and of two versions.
-         */
-
-        if (file->verdict == ZMAP_OK && file->walk.frames.checksum
-            && file->walk.frames.frames == 1)
-        {
-            return ZMAP_OK;
-        }
-
-        rc = ZMAP_CHANGED;
-    }
-
-    if (rc == ZMAP_CHANGED) {
-        ngx_http_zstd_mmap_forget_file(ctx);
-    }
-
-    return rc;
-}
-
-
 void
 ngx_http_zstd_mmap_forget_file(ngx_http_zstd_mmap_ctx_t *ctx)
 {
+    zmap_cache_t  *files;
+
+    files = ctx->worker->files;
+
+    if (files == NULL
+        || zmap_cache_find(files, ctx->path.data, ctx->path.len,
+                           ngx_http_zstd_mmap_now())
+           != ctx->file)
+    {
+        return;
+    }
+
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: forget \"%V\"", &ctx->path);
 
-    if (ctx->worker->files) {
-        zmap_cache_remove(ctx->worker->files, ctx->path.data, ctx->path.len);
-    }
+    zmap_cache_remove(files, ctx->path.data, ctx->path.len);
 }
 
 

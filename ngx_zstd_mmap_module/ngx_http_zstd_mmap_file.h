@@ -19,19 +19,14 @@
 ngx_int_t ngx_http_zstd_mmap_open(ngx_http_zstd_mmap_ctx_t *ctx);
 
 /*
- * Sets ctx->file to the version that is open.  The worker's table gives it
- * without a system call where open_file_cache vouches for the descriptor and
- * the version was compared within this second.  NGX_OK or NGX_ERROR (logged).
+ * Sets ctx->file and ctx->input to the version that is open.  The worker's
+ * table gives it without a system call where open_file_cache vouches for the
+ * descriptor and the version was compared within this second.  NGX_OK or
+ * NGX_ERROR (logged).
  */
 ngx_int_t ngx_http_zstd_mmap_get_file(ngx_http_zstd_mmap_ctx_t *ctx);
 
-/*
- * ZMAP_OK when the open file still has the bytes of ctx->file; ZMAP_CHANGED,
- * and the table has forgotten it; or ZMAP_SYSERR.
- */
-zmap_rc_e ngx_http_zstd_mmap_check_file(ngx_http_zstd_mmap_ctx_t *ctx);
-
-/* forgets what the table keeps for the path: it changed under our hands */
+/* the table forgets the version: the file changed under our hands */
 void ngx_http_zstd_mmap_forget_file(ngx_http_zstd_mmap_ctx_t *ctx);
 
 /*

@@ -6,7 +6,6 @@
 
 #include "ngx_http_zstd_mmap_frames.h"
 #include "ngx_http_zstd_mmap_error.h"
-#include "ngx_http_zstd_mmap_file.h"
 #include "ngx_http_zstd_mmap_header.h"
 #include "ngx_http_zstd_mmap_input.h"
 #include "ngx_http_zstd_mmap_stats.h"
@@ -59,6 +58,9 @@ static zmap_rc_e ngx_http_zstd_mmap_file_slice(
 static const ngx_http_zstd_mmap_whole_t  ngx_http_zstd_mmap_whole_frames = {
     ZMAP_BODY_CODED,
     ngx_http_zstd_mmap_copy_frames,
+    NULL,                              /* start */
+    NULL,                              /* run */
+    NULL,                              /* resume */
     ngx_http_zstd_mmap_send_coded_header,
     ngx_http_zstd_mmap_count_frames
 };
@@ -80,15 +82,15 @@ ngx_http_zstd_mmap_send_frames(ngx_http_zstd_mmap_ctx_t *ctx)
         return ngx_http_zstd_mmap_send_coded_header(ctx);
     }
 
-    ngx_http_zstd_mmap_take_segment(ctx);
+    ngx_http_zstd_mmap_take_segment(r, &ctx->input);
 
     if (!ngx_http_zstd_mmap_want_memory(ctx)) {
-        ngx_http_zstd_mmap_release_segment(&ctx->segment);
+        ngx_http_zstd_mmap_release_segment(&ctx->input.segment);
 
         return ngx_http_zstd_mmap_send_file(ctx);
     }
 
-    if (ctx->segment.data) {
+    if (ctx->input.segment.data) {
         return ngx_http_zstd_mmap_send_segment(ctx);
     }
 
@@ -135,11 +137,11 @@ ngx_http_zstd_mmap_want_memory(ngx_http_zstd_mmap_ctx_t *ctx)
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     if (ngx_http_zstd_mmap_can_sendfile(r)) {
-        return ctx->segment.data && clcf->tcp_nopush
+        return ctx->input.segment.data && clcf->tcp_nopush
                && ctx->file->version.size <= NGX_HTTP_ZSTD_MMAP_CORK_BORDER;
     }
 
-    return ctx->segment.data
+    return ctx->input.segment.data
            || (!ctx->of.is_directio && clcf->aio == NGX_HTTP_AIO_OFF);
 }
 
@@ -193,7 +195,8 @@ ngx_http_zstd_mmap_send_segment(ngx_http_zstd_mmap_ctx_t *ctx)
 
     ngx_http_zstd_mmap_count_body(ctx);
 
-    ngx_http_zstd_mmap_set_memory(b, ctx->segment.data, ctx->segment.size);
+    ngx_http_zstd_mmap_set_memory(b, ctx->input.segment.data,
+                                  ctx->input.segment.size);
 
     return ngx_http_zstd_mmap_send_buf(r, b);
 }
@@ -259,15 +262,7 @@ ngx_http_zstd_mmap_copy_frames(ngx_http_zstd_mmap_ctx_t *ctx)
 static zmap_rc_e
 ngx_http_zstd_mmap_compare(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
 {
-    if (rc == ZMAP_OK) {
-        return ngx_http_zstd_mmap_check_file(ctx);
-    }
-
-    if (rc == ZMAP_CHANGED) {
-        ngx_http_zstd_mmap_forget_file(ctx);
-    }
-
-    return rc;
+    return (rc == ZMAP_OK) ? ngx_http_zstd_mmap_check_file(&ctx->input) : rc;
 }
 
 
@@ -441,7 +436,7 @@ ngx_http_zstd_mmap_file_slice(ngx_http_zstd_mmap_ctx_t *ctx, ngx_buf_t *b,
     off_t      n;
     zmap_rc_e  rc;
 
-    rc = ngx_http_zstd_mmap_check_file(ctx);
+    rc = ngx_http_zstd_mmap_check_file(&ctx->input);
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: slice at %O rc:%d", ctx->pos, rc);

@@ -5,13 +5,14 @@
 
 
 #include "ngx_http_zstd_mmap_handler.h"
-#include "ngx_http_zstd_mmap_codec.h"
 #include "ngx_http_zstd_mmap_decoded.h"
 #include "ngx_http_zstd_mmap_error.h"
 #include "ngx_http_zstd_mmap_file.h"
 #include "ngx_http_zstd_mmap_frames.h"
 #include "ngx_http_zstd_mmap_header.h"
 #include "ngx_http_zstd_mmap_stats.h"
+#include "ngx_http_zstd_mmap_vouch.h"
+#include "ngx_http_zstd_mmap_wait.h"
 
 #include "core/zmap_accept.h"
 
@@ -20,6 +21,7 @@
 #define NGX_HTTP_ZSTD_MMAP_NOT_ACCEPTABLE  406
 
 
+static ngx_int_t ngx_http_zstd_mmap_answer(ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_serve(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_serve_e ngx_http_zstd_mmap_choose(ngx_http_request_t *r,
     ngx_uint_t mode, zmap_accept_t *accept);
@@ -28,10 +30,18 @@ static void ngx_http_zstd_mmap_read_accept(ngx_http_request_t *r,
 static ngx_int_t ngx_http_zstd_mmap_serve_frames(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_uint_t ngx_http_zstd_mmap_sendable(ngx_http_zstd_mmap_ctx_t *ctx);
+static void ngx_http_zstd_mmap_count_unsendable(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_vouch_body(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_job_t **job);
+static ngx_int_t ngx_http_zstd_mmap_wait_or_refuse(
+    ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc,
+    ngx_http_zstd_mmap_job_t *job);
 static ngx_int_t ngx_http_zstd_mmap_serve_decoded(
     ngx_http_zstd_mmap_ctx_t *ctx);
+static void ngx_http_zstd_mmap_count_limited(ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_uint_t ngx_http_zstd_mmap_fits_buffer(
-    ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_main_conf_t *zmcf);
+    ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_decode_allowed(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_decodable(ngx_http_zstd_mmap_ctx_t *ctx);
@@ -62,6 +72,13 @@ ngx_http_zstd_mmap_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
+    ctx = ngx_http_zstd_mmap_find_ctx(r);
+
+    if (ctx && ctx->resumed) {
+        ctx->resumed = 0;
+        return ngx_http_zstd_mmap_answer(ctx);
+    }
+
     ctx = ngx_http_zstd_mmap_create_ctx(r);
     if (ctx == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -85,6 +102,17 @@ ngx_http_zstd_mmap_handler(ngx_http_request_t *r)
         ngx_http_zstd_mmap_count(errors);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
+
+    return ngx_http_zstd_mmap_answer(ctx);
+}
+
+
+/* also once more, when the request has waited */
+
+static ngx_int_t
+ngx_http_zstd_mmap_answer(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_int_t  rc;
 
     rc = ngx_http_zstd_mmap_serve(ctx);
 
@@ -114,8 +142,12 @@ ngx_http_zstd_mmap_serve(ngx_http_zstd_mmap_ctx_t *ctx)
     r = ctx->request;
     zlcf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
 
-    if (ngx_http_zstd_mmap_get_file(ctx) != NGX_OK) {
+    if (ctx->file == NULL && ngx_http_zstd_mmap_get_file(ctx) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (ctx->expired) {
+        return ngx_http_zstd_mmap_refuse(ctx, ZMAP_AGAIN);
     }
 
     zmap_accept_init(&accept);
@@ -231,32 +263,29 @@ ngx_http_zstd_mmap_read_accept(ngx_http_request_t *r, zmap_accept_t *accept)
 static ngx_int_t
 ngx_http_zstd_mmap_serve_frames(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    ngx_int_t                       rc;
-    zmap_rc_e                       zrc;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    ngx_int_t                  rc;
+    zmap_rc_e                  zrc;
+    ngx_http_zstd_mmap_job_t  *job;
 
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
-
-    if (zlcf->verify == NGX_HTTP_ZSTD_MMAP_VERIFY_OFF) {
-        zrc = ngx_http_zstd_mmap_peek(ctx);
+    if (ctx->input.conf->verify == NGX_HTTP_ZSTD_MMAP_VERIFY_OFF) {
+        zrc = ngx_http_zstd_mmap_vouch_header(ctx, &job);
 
     } else {
-        zrc = ngx_http_zstd_mmap_walk(ctx);
+        zrc = ngx_http_zstd_mmap_vouch_frames(ctx, &job);
     }
 
     if (zrc != ZMAP_OK) {
-        return ngx_http_zstd_mmap_refuse(ctx, zrc);
+        return ngx_http_zstd_mmap_wait_or_refuse(ctx, zrc, job);
     }
 
     if (!ngx_http_zstd_mmap_sendable(ctx)) {
-
-        if (ctx->file->walk.frames.dictionary_id == 0) {
-            /* a dictionary is counted by the refusal to decode */
-            ngx_http_zstd_mmap_count_reason(NGX_HTTP_ZSTD_MMAP_REASON_WINDOW);
-        }
-
+        ngx_http_zstd_mmap_count_unsendable(ctx);
         return NGX_BUSY;
+    }
+
+    zrc = ngx_http_zstd_mmap_vouch_body(ctx, &job);
+    if (zrc != ZMAP_OK) {
+        return ngx_http_zstd_mmap_wait_or_refuse(ctx, zrc, job);
     }
 
     rc = ngx_http_zstd_mmap_prepare(ctx->request);
@@ -292,48 +321,99 @@ ngx_http_zstd_mmap_sendable(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
+/* a dictionary is counted by the refusal to decode */
+
+static void
+ngx_http_zstd_mmap_count_unsendable(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    if (ctx->file->walk.frames.dictionary_id == 0 && !ctx->unsendable) {
+        ngx_http_zstd_mmap_count_reason(NGX_HTTP_ZSTD_MMAP_REASON_WINDOW);
+    }
+
+    ctx->unsendable = 1;
+}
+
+
+/* no byte of a body is sent for these */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_vouch_body(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_job_t **job)
+{
+    if (ctx->request->method == NGX_HTTP_HEAD || ctx->request->header_only) {
+        return ZMAP_OK;
+    }
+
+    return ngx_http_zstd_mmap_vouch_content(ctx, job);
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_wait_or_refuse(ngx_http_zstd_mmap_ctx_t *ctx,
+    zmap_rc_e rc, ngx_http_zstd_mmap_job_t *job)
+{
+    if (rc == ZMAP_AGAIN) {
+        return ngx_http_zstd_mmap_wait(ctx, job, NULL);
+    }
+
+    return ngx_http_zstd_mmap_refuse(ctx, rc);
+}
+
+
 static ngx_int_t
 ngx_http_zstd_mmap_serve_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    ngx_int_t                        rc;
-    zmap_rc_e                        zrc;
-    ngx_http_request_t              *r;
-    ngx_http_zstd_mmap_main_conf_t  *zmcf;
-
-    r = ctx->request;
+    ngx_int_t                  rc;
+    zmap_rc_e                  zrc;
+    ngx_http_zstd_mmap_job_t  *job;
 
     rc = ngx_http_zstd_mmap_decode_allowed(ctx);
     if (rc != NGX_OK) {
         return rc;
     }
 
-    zrc = ngx_http_zstd_mmap_walk(ctx);
+    zrc = ngx_http_zstd_mmap_vouch_frames(ctx, &job);
     if (zrc == ZMAP_OK) {
         zrc = ngx_http_zstd_mmap_decodable(ctx);
     }
 
     if (zrc != ZMAP_OK) {
-        return ngx_http_zstd_mmap_refuse(ctx, zrc);
+        return ngx_http_zstd_mmap_wait_or_refuse(ctx, zrc, job);
     }
 
-    rc = ngx_http_zstd_mmap_prepare(r);
+    rc = ngx_http_zstd_mmap_prepare(ctx->request);
     if (rc != NGX_OK) {
         return rc;
     }
 
-    zmcf = ngx_http_get_module_main_conf(r, ngx_http_zstd_mmap_module);
-
-    if (ngx_http_zstd_mmap_fits_buffer(ctx, zmcf)) {
+    if (ngx_http_zstd_mmap_fits_buffer(ctx)) {
         rc = ngx_http_zstd_mmap_send_decoded(ctx);
         if (rc != NGX_BUSY) {
             return rc;
         }
 
-        /* no buffer is free: no error, but it should be seen */
-        ngx_http_zstd_mmap_count(limited);
+        ngx_http_zstd_mmap_count_limited(ctx);
+    }
+
+    zrc = ngx_http_zstd_mmap_vouch_body(ctx, &job);
+    if (zrc != ZMAP_OK) {
+        return ngx_http_zstd_mmap_wait_or_refuse(ctx, zrc, job);
     }
 
     return ngx_http_zstd_mmap_stream_decoded(ctx);
+}
+
+
+/* no buffer is free: no error, but it should be seen */
+
+static void
+ngx_http_zstd_mmap_count_limited(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    if (!ctx->limited) {
+        ngx_http_zstd_mmap_count(limited);
+    }
+
+    ctx->limited = 1;
 }
 
 
@@ -343,9 +423,12 @@ ngx_http_zstd_mmap_serve_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
  */
 
 static ngx_uint_t
-ngx_http_zstd_mmap_fits_buffer(ngx_http_zstd_mmap_ctx_t *ctx,
-    ngx_http_zstd_mmap_main_conf_t *zmcf)
+ngx_http_zstd_mmap_fits_buffer(ngx_http_zstd_mmap_ctx_t *ctx)
 {
+    ngx_http_zstd_mmap_main_conf_t  *zmcf;
+
+    zmcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_zstd_mmap_module);
     return ctx->size != -1
            && ctx->size <= zmcf->buffers_max
            && ctx->file->version.size / 2 <= (uint64_t) zmcf->buffers_max;

@@ -5,63 +5,63 @@
 
 
 #include "ngx_http_zstd_mmap_input.h"
-#include "ngx_http_zstd_mmap_file.h"
 #include "ngx_http_zstd_mmap_stats.h"
 
-
-/* what zstd_mmap_input read asks for at a time */
-#define NGX_HTTP_ZSTD_MMAP_READ  (64 * 1024)
 
 /* what a large file may have mapped behind the decoder, bytes */
 #define NGX_HTTP_ZSTD_MMAP_BEHIND  (4 * 1024 * 1024)
 
 
-static zmap_rc_e ngx_http_zstd_mmap_read_piece(ngx_http_zstd_mmap_ctx_t *ctx,
-    uint64_t offset, zmap_piece_t *piece);
-static size_t ngx_http_zstd_mmap_want(ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_read_piece(
+    ngx_http_zstd_mmap_input_t *input, uint64_t offset, zmap_piece_t *piece);
+static zmap_window_t *ngx_http_zstd_mmap_take_window(
+    ngx_http_zstd_mmap_input_t *input, size_t *want);
+static size_t ngx_http_zstd_mmap_want(ngx_http_zstd_mmap_input_t *input);
 static zmap_rc_e ngx_http_zstd_mmap_fill_window(
-    ngx_http_zstd_mmap_ctx_t *ctx, zmap_window_t *window, uint64_t offset,
+    ngx_http_zstd_mmap_input_t *input, zmap_window_t *window, uint64_t offset,
     size_t want, zmap_piece_t *piece);
 static ngx_uint_t ngx_http_zstd_mmap_match_uri(ngx_http_request_t *r,
     ngx_http_zstd_mmap_stage_t *stage);
 
 
 void
-ngx_http_zstd_mmap_take_segment(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_take_segment(ngx_http_request_t *r,
+    ngx_http_zstd_mmap_input_t *input)
 {
-    ngx_log_t                      *log;
-    ngx_int_t                       rc;
-    ngx_http_zstd_mmap_stage_t     *stage;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    ngx_int_t                    rc;
+    zmap_version_t              *version;
+    ngx_http_zstd_mmap_stage_t  *stage;
 
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
-    stage = zlcf->stage;
+    stage = input->conf->stage;
+    version = &input->file->version;
 
-    if (ctx->segment.data || stage == NULL || stage->zone == NULL
-        || ctx->file->version.size > (uint64_t) stage->max
-        || !ngx_http_zstd_mmap_match_uri(ctx->request, stage))
+    if (input->asked || stage == NULL || stage->zone == NULL
+        || version->size > (uint64_t) stage->max
+        || !ngx_http_zstd_mmap_match_uri(r, stage))
     {
         return;
     }
 
-    log = ctx->request->connection->log;
+    input->asked = 1;
 
-    rc = ngx_http_zstd_mmap_find_segment(stage->zone, &ctx->file->version,
-                                         stage->min_uses, &ctx->segment, log);
+    rc = ngx_http_zstd_mmap_find_segment(stage->zone, version,
+                                         stage->min_uses, &input->segment,
+                                         input->log);
 
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, log, 0,
-                   "zstd mmap: find segment rc:%i %p", rc, ctx->segment.data);
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, input->log, 0,
+                   "zstd mmap: find segment rc:%i %p",
+                   rc, input->segment.data);
 
     if (rc != NGX_AGAIN) {
         return;
     }
 
-    rc = ngx_http_zstd_mmap_fill_segment(stage->zone, &ctx->file->version,
-                                         ctx->of.fd, &ctx->segment, log);
+    rc = ngx_http_zstd_mmap_fill_segment(stage->zone, version, input->fd,
+                                         &input->segment, input->log);
 
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, log, 0,
-                   "zstd mmap: fill segment rc:%i %p", rc, ctx->segment.data);
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, input->log, 0,
+                   "zstd mmap: fill segment rc:%i %p",
+                   rc, input->segment.data);
 }
 
 
@@ -93,11 +93,9 @@ ngx_http_zstd_mmap_match_uri(ngx_http_request_t *r,
 
 
 zmap_rc_e
-ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_input_t *input)
 {
-    zmap_rc_e                       rc;
-    zmap_map_t                     *map;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    zmap_map_t  *map;
 
     static const zmap_advice_e  advices[] = {
         ZMAP_ADVICE_NONE,              /* auto: none was found to help */
@@ -107,70 +105,85 @@ ngx_http_zstd_mmap_map(ngx_http_zstd_mmap_ctx_t *ctx)
         ZMAP_ADVICE_HUGEPAGE
     };
 
-    map = &ctx->file->map;
+    map = &input->file->map;
 
     if (map->kind != ZMAP_MAP_NONE) {
         return ZMAP_OK;
     }
 
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
+    return zmap_map_open(map, input->fd, input->file->version.size,
+                         advices[input->conf->advise]);
+}
 
-    rc = zmap_map_open(map, ctx->of.fd, ctx->file->version.size,
-                       advices[zlcf->advise]);
 
-    if (rc == ZMAP_CHANGED) {
-        ngx_http_zstd_mmap_forget_file(ctx);
+zmap_rc_e
+ngx_http_zstd_mmap_take_decoder(ngx_http_zstd_mmap_input_t *input)
+{
+    if (input->decoder == NULL) {
+        input->decoder = zmap_decoder_get(input->worker->decoders);
     }
 
-    return rc;
+    return input->decoder ? ZMAP_OK : ZMAP_NOMEM;
+}
+
+
+void
+ngx_http_zstd_mmap_put_decoder(ngx_http_zstd_mmap_input_t *input)
+{
+    if (input->decoder) {
+        zmap_decoder_put(input->worker->decoders, input->decoder);
+        input->decoder = NULL;
+    }
+}
+
+
+void
+ngx_http_zstd_mmap_close_input(ngx_http_zstd_mmap_input_t *input)
+{
+    ngx_http_zstd_mmap_put_decoder(input);
+    ngx_http_zstd_mmap_release_segment(&input->segment);
 }
 
 
 ngx_http_zstd_mmap_source_e
-ngx_http_zstd_mmap_get_source(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_get_source(ngx_http_zstd_mmap_input_t *input)
 {
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
-
-    if (ctx->segment.data) {
+    if (input->segment.data) {
         return NGX_HTTP_ZSTD_MMAP_SOURCE_STAGED;
     }
 
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
-
-    return (zlcf->input == NGX_HTTP_ZSTD_MMAP_INPUT_MAP)
+    return (input->conf->input == NGX_HTTP_ZSTD_MMAP_INPUT_MAP)
            ? NGX_HTTP_ZSTD_MMAP_SOURCE_MAP
            : NGX_HTTP_ZSTD_MMAP_SOURCE_READ;
 }
 
 
 zmap_rc_e
-ngx_http_zstd_mmap_get_piece(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t offset,
-    zmap_piece_t *piece)
+ngx_http_zstd_mmap_get_piece(ngx_http_zstd_mmap_input_t *input,
+    uint64_t offset, zmap_piece_t *piece)
 {
     zmap_rc_e  rc;
 
-    switch (ngx_http_zstd_mmap_get_source(ctx)) {
+    switch (ngx_http_zstd_mmap_get_source(input)) {
 
     case NGX_HTTP_ZSTD_MMAP_SOURCE_STAGED:
-        piece->data = ctx->segment.data;
-        piece->size = ctx->segment.size;
+        piece->data = input->segment.data;
+        piece->size = input->segment.size;
         break;
 
     case NGX_HTTP_ZSTD_MMAP_SOURCE_MAP:
 
-        rc = ngx_http_zstd_mmap_map(ctx);
+        rc = ngx_http_zstd_mmap_map(input);
         if (rc != ZMAP_OK) {
             return rc;
         }
 
-        piece->data = ctx->file->map.data;
-        piece->size = ctx->file->map.size;
+        piece->data = input->file->map.data;
+        piece->size = input->file->map.size;
         break;
 
     default:
-        return ngx_http_zstd_mmap_read_piece(ctx, offset, piece);
+        return ngx_http_zstd_mmap_read_piece(input, offset, piece);
     }
 
     piece->offset = 0;
@@ -180,35 +193,42 @@ ngx_http_zstd_mmap_get_piece(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t offset,
 
 
 static zmap_rc_e
-ngx_http_zstd_mmap_read_piece(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t offset,
-    zmap_piece_t *piece)
+ngx_http_zstd_mmap_read_piece(ngx_http_zstd_mmap_input_t *input,
+    uint64_t offset, zmap_piece_t *piece)
 {
-    size_t                          want;
-    ngx_log_t                      *log;
-    zmap_window_t                  *window;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    size_t          want;
+    zmap_window_t  *window;
 
-    log = ctx->request->connection->log;
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
-
-    if (zlcf->input == NGX_HTTP_ZSTD_MMAP_INPUT_SCRATCH) {
-        window = ngx_http_zstd_mmap_get_window(ctx->worker, zlcf->scratch, 1,
-                                               log);
-        want = ngx_http_zstd_mmap_want(ctx);
-
-    } else {
-        window = ngx_http_zstd_mmap_get_window(ctx->worker,
-                                               NGX_HTTP_ZSTD_MMAP_READ, 0,
-                                               log);
-        want = NGX_HTTP_ZSTD_MMAP_READ;
-    }
-
+    window = ngx_http_zstd_mmap_take_window(input, &want);
     if (window == NULL) {
         return ZMAP_NOMEM;
     }
 
-    return ngx_http_zstd_mmap_fill_window(ctx, window, offset, want, piece);
+    return ngx_http_zstd_mmap_fill_window(input, window, offset, want, piece);
+}
+
+
+static zmap_window_t *
+ngx_http_zstd_mmap_take_window(ngx_http_zstd_mmap_input_t *input,
+    size_t *want)
+{
+    *want = NGX_HTTP_ZSTD_MMAP_READ;
+
+    if (input->window) {
+        return input->window;
+    }
+
+    if (input->conf->input == NGX_HTTP_ZSTD_MMAP_INPUT_SCRATCH) {
+        *want = ngx_http_zstd_mmap_want(input);
+
+        return ngx_http_zstd_mmap_get_window(input->worker,
+                                             input->conf->scratch, 1,
+                                             input->log);
+    }
+
+    return ngx_http_zstd_mmap_get_window(input->worker,
+                                         NGX_HTTP_ZSTD_MMAP_READ, 0,
+                                         input->log);
 }
 
 
@@ -220,21 +240,20 @@ ngx_http_zstd_mmap_read_piece(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t offset,
  */
 
 static size_t
-ngx_http_zstd_mmap_want(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_want(ngx_http_zstd_mmap_input_t *input)
 {
-    ngx_http_zstd_mmap_worker_t    *worker;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    off_t                         scratch;
+    ngx_http_zstd_mmap_worker_t  *worker;
 
-    worker = ctx->worker;
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
+    worker = input->worker;
+    scratch = input->conf->scratch;
 
-    if (ctx->body
-        || worker->reader == ctx
-        || (worker->reading == ctx->file
-            && ctx->file->version.size <= (uint64_t) zlcf->scratch))
+    if (input->whole
+        || worker->reader == input
+        || (worker->reading == input->file
+            && input->file->version.size <= (uint64_t) scratch))
     {
-        return zlcf->scratch;
+        return scratch;
     }
 
     return ZMAP_DECODE_STEP_INPUT;
@@ -244,54 +263,79 @@ ngx_http_zstd_mmap_want(ngx_http_zstd_mmap_ctx_t *ctx)
 /* the window keeps nothing of a version that another one may look like */
 
 static zmap_rc_e
-ngx_http_zstd_mmap_fill_window(ngx_http_zstd_mmap_ctx_t *ctx,
+ngx_http_zstd_mmap_fill_window(ngx_http_zstd_mmap_input_t *input,
     zmap_window_t *window, uint64_t offset, size_t want, zmap_piece_t *piece)
 {
     zmap_rc_e     rc;
     ngx_uint_t    racy;
     zmap_file_t  *file;
 
-    file = ctx->file;
+    file = input->file;
     racy = ngx_http_zstd_mmap_is_racy(&file->version);
 
-    if (racy && (ctx->body == NULL || file->version.size > want)) {
+    if (racy && (!input->whole || file->version.size > want)) {
         /* the rest would be read again by the next step */
         want = ngx_min(want, ZMAP_DECODE_STEP_INPUT);
     }
 
-    rc = zmap_window_fill(window, ctx->of.fd, &file->version, offset, want,
+    rc = zmap_window_fill(window, input->fd, &file->version, offset, want,
                           piece);
 
-    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, input->log, 0,
                    "zstd mmap: window rc:%d at %uL: %uz bytes from %uL",
                    rc, offset, piece->size, piece->offset);
-
-    if (rc == ZMAP_CHANGED) {
-        ngx_http_zstd_mmap_forget_file(ctx);
-    }
 
     if (racy) {
         zmap_window_drop(window);
     }
 
-    ctx->worker->reader = ctx;
-    ctx->worker->reading = file;
+    if (input->window == NULL) {
+        input->worker->reader = input;
+        input->worker->reading = file;
+    }
 
     return rc;
 }
 
 
-void
-ngx_http_zstd_mmap_count_huge(ngx_http_zstd_mmap_ctx_t *ctx)
+zmap_rc_e
+ngx_http_zstd_mmap_check_file(ngx_http_zstd_mmap_input_t *input)
 {
-    zmap_map_t                     *map;
-    ngx_http_zstd_mmap_loc_conf_t  *zlcf;
+    zmap_rc_e     rc;
+    zmap_file_t  *file;
 
-    map = &ctx->file->map;
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
+    file = input->file;
 
-    if (zlcf->advise == NGX_HTTP_ZSTD_MMAP_ADVISE_HUGEPAGE
+    rc = zmap_version_check(&file->version, input->fd);
+
+    if (rc != ZMAP_TOUCHED) {
+        return rc;
+    }
+
+    /*
+     * Content_Checksum tells better than a ctime whether bytes changed, but
+     * only of a body that is one frame: several frames may each be right and
+     * of two versions.
+     */
+
+    if (file->verdict == ZMAP_OK && file->walk.frames.checksum
+        && file->walk.frames.frames == 1)
+    {
+        return ZMAP_OK;
+    }
+
+    return ZMAP_CHANGED;
+}
+
+
+void
+ngx_http_zstd_mmap_count_huge(ngx_http_zstd_mmap_input_t *input)
+{
+    zmap_map_t  *map;
+
+    map = &input->file->map;
+
+    if (input->conf->advise == NGX_HTTP_ZSTD_MMAP_ADVISE_HUGEPAGE
         && map->kind == ZMAP_MAP_FILE && map->size >= ZMAP_HUGE_PAGE)
     {
         ngx_http_zstd_mmap_count_bytes(mapped_huge, zmap_map_huge(map));
@@ -300,20 +344,21 @@ ngx_http_zstd_mmap_count_huge(ngx_http_zstd_mmap_ctx_t *ctx)
 
 
 void
-ngx_http_zstd_mmap_drop_pages(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t offset)
+ngx_http_zstd_mmap_drop_pages(ngx_http_zstd_mmap_input_t *input,
+    uint64_t offset)
 {
     zmap_map_t  *map;
 
-    map = &ctx->file->map;
+    map = &input->file->map;
 
     if (map->size <= NGX_HTTP_ZSTD_MMAP_BEHIND
-        || (offset - ctx->dropped < NGX_HTTP_ZSTD_MMAP_BEHIND
+        || (offset - input->dropped < NGX_HTTP_ZSTD_MMAP_BEHIND
             && offset < map->size))
     {
         return;
     }
 
-    zmap_map_drop(map, ctx->dropped, offset);
+    zmap_map_drop(map, input->dropped, offset);
 
-    ctx->dropped = offset;
+    input->dropped = offset;
 }

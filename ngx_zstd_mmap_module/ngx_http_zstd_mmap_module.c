@@ -7,6 +7,7 @@
 #include "ngx_http_zstd_mmap_conf.h"
 #include "ngx_http_zstd_mmap_handler.h"
 #include "ngx_http_zstd_mmap_header.h"
+#include "ngx_http_zstd_mmap_job.h"
 #include "ngx_http_zstd_mmap_stats.h"
 #include "ngx_http_zstd_mmap_worker.h"
 
@@ -82,6 +83,7 @@ ngx_http_zstd_mmap_init_process(ngx_cycle_t *cycle)
 static void
 ngx_http_zstd_mmap_exit_process(ngx_cycle_t *cycle)
 {
+    ngx_http_zstd_mmap_exit_jobs();
     ngx_http_zstd_mmap_exit_worker();
     ngx_http_zstd_mmap_leave_stats();
 }

@@ -340,6 +340,22 @@ ngx_http_zstd_mmap_release_segment(ngx_http_zstd_mmap_segment_t *segment)
 }
 
 
+void
+ngx_http_zstd_mmap_hold_segment(ngx_http_zstd_mmap_segment_t *to,
+    const ngx_http_zstd_mmap_segment_t *from)
+{
+    ngx_http_zstd_mmap_table_t  *table;
+
+    table = &from->zone->region->table;
+
+    /* a process that has a pin has its owner entry */
+
+    (void) ngx_http_zstd_mmap_pin_slot(table,
+                                       &table->sh->slots[from->slot]);
+    *to = *from;
+}
+
+
 ngx_uint_t
 ngx_http_zstd_mmap_is_racy(const zmap_version_t *version)
 {

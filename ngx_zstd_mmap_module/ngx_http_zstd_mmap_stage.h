@@ -48,6 +48,10 @@ ngx_int_t ngx_http_zstd_mmap_fill_segment(ngx_http_zstd_mmap_zone_t *zone,
     const zmap_version_t *version, ngx_fd_t fd,
     ngx_http_zstd_mmap_segment_t *segment, ngx_log_t *log);
 
+/* one pin more of what from pins */
+void ngx_http_zstd_mmap_hold_segment(ngx_http_zstd_mmap_segment_t *to,
+    const ngx_http_zstd_mmap_segment_t *from);
+
 /* nonzero: too young to be kept or staged, by the cached time of nginx */
 ngx_uint_t ngx_http_zstd_mmap_is_racy(const zmap_version_t *version);
 

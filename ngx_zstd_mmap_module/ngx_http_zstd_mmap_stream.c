@@ -13,6 +13,7 @@
 
 #include "ngx_http_zstd_mmap_stream.h"
 #include "ngx_http_zstd_mmap_error.h"
+#include "ngx_http_zstd_mmap_wait.h"
 
 #include "core/zmap_read.h"
 
@@ -29,6 +30,7 @@ struct ngx_http_zstd_mmap_stream_s {
 
     ngx_chain_t                 *free;
     ngx_chain_t                 *busy;
+    ngx_chain_t                 *pending;   /* the piece that is being made */
     size_t                       room;      /* bytes of a piece */
 
     unsigned                     started:1; /* some of the body was made */
@@ -44,10 +46,13 @@ static u_char *ngx_http_zstd_mmap_alloc_pieces(ngx_http_zstd_mmap_ctx_t *ctx,
 static ngx_int_t ngx_http_zstd_mmap_pass_hole(
     ngx_http_zstd_mmap_stream_t *stream, off_t hole);
 static void ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r);
-static void ngx_http_zstd_mmap_keep_reading(ngx_http_request_t *r);
 static void ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream);
+static void ngx_http_zstd_mmap_end_stream(ngx_http_zstd_mmap_stream_t *stream,
+    ngx_int_t rc);
 static ngx_int_t ngx_http_zstd_mmap_pass_piece(
     ngx_http_zstd_mmap_stream_t *stream, size_t *work);
+static ngx_chain_t *ngx_http_zstd_mmap_take_piece(
+    ngx_http_zstd_mmap_stream_t *stream);
 static zmap_rc_e ngx_http_zstd_mmap_make_piece(
     ngx_http_zstd_mmap_stream_t *stream, ngx_buf_t *b, size_t *work);
 static ngx_uint_t ngx_http_zstd_mmap_is_replaced(
@@ -58,8 +63,8 @@ static ngx_uint_t ngx_http_zstd_mmap_is_sent(
 static ngx_uint_t ngx_http_zstd_mmap_is_blocked(
     ngx_http_zstd_mmap_stream_t *stream);
 static ngx_uint_t ngx_http_zstd_mmap_is_postponed(ngx_http_request_t *r);
-static void ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r,
-    ngx_uint_t post);
+static void ngx_http_zstd_mmap_wait_stream(
+    ngx_http_zstd_mmap_stream_t *stream, ngx_uint_t post);
 
 
 ngx_http_zstd_mmap_stream_t *
@@ -196,6 +201,8 @@ ngx_http_zstd_mmap_cleanup_stream(void *data)
 static u_char *
 ngx_http_zstd_mmap_alloc_pieces(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
 {
+    ngx_pool_t  *pool;
+
     size *= NGX_HTTP_ZSTD_MMAP_PIECES;
 
     /* slow streams leave half of the buffers to bodies that fit into one */
@@ -207,6 +214,12 @@ ngx_http_zstd_mmap_alloc_pieces(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
         ctx->pieces = zmap_bodies_alloc(ctx->worker->bodies, size);
         if (ctx->pieces) {
             ctx->worker->streaming += ctx->pieces->size;
+
+            if (ctx->steps) {
+                ctx->steps->body = zmap_bodies_hold(ctx->worker->bodies,
+                                                    ctx->pieces);
+            }
+
             return ctx->pieces->data;
         }
     }
@@ -214,9 +227,39 @@ ngx_http_zstd_mmap_alloc_pieces(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: no buffers left for pieces, malloc %uz", size);
 
+    pool = ctx->steps ? ctx->steps->pool : ctx->request->pool;
+
     /* a descriptor with O_DIRECT is read into whole blocks */
 
-    return ngx_pmemalign(ctx->request->pool, size, ZMAP_READ_BLOCK);
+    return ngx_pmemalign(pool, size, ZMAP_READ_BLOCK);
+}
+
+
+void
+ngx_http_zstd_mmap_continue_stream(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_connection_t             *c;
+    ngx_http_request_t           *r;
+    ngx_http_zstd_mmap_stream_t  *stream;
+
+    r = ctx->request;
+    c = r->connection;
+
+    stream = ngx_http_get_module_ctx(r, ngx_http_zstd_mmap_module);
+
+    /* the request may be ending, or have another body by now */
+
+    if (stream == NULL || stream->ctx != ctx || stream->failed
+        || r->write_event_handler != ngx_http_zstd_mmap_stream_handler)
+    {
+        return;
+    }
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_http_zstd_mmap_stream_handler(r);
+
+    ngx_http_run_posted_requests(c);
 }
 
 
@@ -233,16 +276,16 @@ ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r)
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, 0,
                    "zstd mmap stream handler: \"%V?%V\"", &r->uri, &r->args);
 
+    stream = ngx_http_get_module_ctx(r, ngx_http_zstd_mmap_module);
+
     if (wev->timedout) {
         ngx_log_error(NGX_LOG_INFO, c->log, NGX_ETIMEDOUT,
                       "client timed out");
         c->timedout = 1;
 
-        ngx_http_finalize_request(r, NGX_HTTP_REQUEST_TIME_OUT);
+        ngx_http_zstd_mmap_end_stream(stream, NGX_HTTP_REQUEST_TIME_OUT);
         return;
     }
-
-    stream = ngx_http_get_module_ctx(r, ngx_http_zstd_mmap_module);
 
     if (!stream->resumed) {
         stream->resumed = 1;
@@ -250,37 +293,11 @@ ngx_http_zstd_mmap_stream_handler(ngx_http_request_t *r)
     }
 
     if (wev->delayed || r->aio) {
-        ngx_http_zstd_mmap_wait_stream(r, 0);
+        ngx_http_zstd_mmap_wait_stream(stream, 0);
         return;
     }
 
     ngx_http_zstd_mmap_run_stream(stream);
-}
-
-
-/*
- * Returning NGX_DONE to the content phase, while a request body is still being
- * discarded, has begun the time of a lingering close: its end would cut the
- * reply or, when the body has arrived since, the next request.  The close
- * lingers when the reply is done.
- */
-
-static void
-ngx_http_zstd_mmap_keep_reading(ngx_http_request_t *r)
-{
-    ngx_event_t  *rev;
-
-    if (r != r->main) {
-        return;
-    }
-
-    r->lingering_time = 0;
-
-    rev = r->connection->read;
-
-    if (rev->timer_set) {
-        ngx_del_timer(rev);
-    }
 }
 
 
@@ -303,13 +320,12 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
         }
 
         if (rc == NGX_ERROR || rc > NGX_OK || stream->failed || stream->last) {
-            stream->failed |= (rc == NGX_ERROR || rc > NGX_OK);
-            ngx_http_finalize_request(r, rc);
+            ngx_http_zstd_mmap_end_stream(stream, rc);
             return;
         }
 
         if (ngx_http_zstd_mmap_is_blocked(stream)) {
-            ngx_http_zstd_mmap_wait_stream(r,
+            ngx_http_zstd_mmap_wait_stream(stream,
                                            ngx_http_zstd_mmap_is_postponed(r));
             return;
         }
@@ -318,7 +334,17 @@ ngx_http_zstd_mmap_run_stream(ngx_http_zstd_mmap_stream_t *stream)
 
     } while (passed < NGX_HTTP_ZSTD_MMAP_TURN);
 
-    ngx_http_zstd_mmap_wait_stream(r, 1);
+    ngx_http_zstd_mmap_wait_stream(stream, 1);
+}
+
+
+static void
+ngx_http_zstd_mmap_end_stream(ngx_http_zstd_mmap_stream_t *stream,
+    ngx_int_t rc)
+{
+    stream->failed |= (rc == NGX_ERROR || rc > NGX_OK);
+
+    ngx_http_finalize_request(stream->ctx->request, rc);
 }
 
 
@@ -332,7 +358,7 @@ ngx_http_zstd_mmap_pass_piece(ngx_http_zstd_mmap_stream_t *stream,
     ngx_http_request_t  *r;
 
     r = stream->ctx->request;
-    out = stream->free;
+    out = ngx_http_zstd_mmap_take_piece(stream);
     *work = 0;
 
     if (out) {
@@ -342,8 +368,15 @@ ngx_http_zstd_mmap_pass_piece(ngx_http_zstd_mmap_stream_t *stream,
             return ngx_http_zstd_mmap_abort(stream->ctx, zrc);
         }
 
+        if (stream->ctx->pending) {
+            stream->pending = out;
+            return NGX_OK;
+        }
+
         if (zrc == ZMAP_AGAIN && ngx_buf_size(out->buf) == 0) {
             /* much was read and nothing came of it, as yet */
+            out->next = stream->free;
+            stream->free = out;
             return NGX_OK;
         }
 
@@ -351,9 +384,6 @@ ngx_http_zstd_mmap_pass_piece(ngx_http_zstd_mmap_stream_t *stream,
             /* an empty part of a page is one without any buffer */
             return NGX_OK;
         }
-
-        stream->free = out->next;
-        out->next = NULL;
 
     } else if (ngx_http_zstd_mmap_is_postponed(r)
                && !r->connection->buffered
@@ -372,6 +402,35 @@ ngx_http_zstd_mmap_pass_piece(ngx_http_zstd_mmap_stream_t *stream,
                    rc, stream->free, stream->last);
 
     return rc;
+}
+
+
+/* one that was pending and is made, or a free one; NULL: none now */
+
+static ngx_chain_t *
+ngx_http_zstd_mmap_take_piece(ngx_http_zstd_mmap_stream_t *stream)
+{
+    ngx_chain_t  *cl;
+
+    if (stream->ctx->pending) {
+        return NULL;
+    }
+
+    cl = stream->pending;
+
+    if (cl) {
+        stream->pending = NULL;
+        return cl;
+    }
+
+    cl = stream->free;
+
+    if (cl) {
+        stream->free = cl->next;
+        cl->next = NULL;
+    }
+
+    return cl;
 }
 
 
@@ -394,6 +453,10 @@ ngx_http_zstd_mmap_make_piece(ngx_http_zstd_mmap_stream_t *stream,
     b->end = start + stream->room;
 
     rc = stream->fill(stream->ctx, b, work);
+
+    if (stream->ctx->pending) {
+        return rc;
+    }
 
     if (rc == ZMAP_AGAIN || rc == ZMAP_OK) {
         stream->started |= ngx_buf_size(b) ? 1 : 0;
@@ -470,7 +533,7 @@ ngx_http_zstd_mmap_is_blocked(ngx_http_zstd_mmap_stream_t *stream)
     r = stream->ctx->request;
     c = r->connection;
 
-    if (stream->free == NULL || r->aio) {
+    if (stream->ctx->pending || stream->free == NULL || r->aio) {
         return 1;
     }
 
@@ -500,12 +563,16 @@ ngx_http_zstd_mmap_is_postponed(ngx_http_request_t *r)
 /* post: the socket has room, so no event will come by itself */
 
 static void
-ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r, ngx_uint_t post)
+ngx_http_zstd_mmap_wait_stream(ngx_http_zstd_mmap_stream_t *stream,
+    ngx_uint_t post)
 {
+    ngx_msec_t                 timeout;
     ngx_event_t               *wev;
     ngx_connection_t          *c;
+    ngx_http_request_t        *r;
     ngx_http_core_loc_conf_t  *clcf;
 
+    r = stream->ctx->request;
     c = r->connection;
     wev = c->write;
 
@@ -517,7 +584,7 @@ ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r, ngx_uint_t post)
          */
 
         if (post && ngx_http_post_request(r, NULL) != NGX_OK) {
-            ngx_http_finalize_request(r, NGX_ERROR);
+            ngx_http_zstd_mmap_end_stream(stream, NGX_ERROR);
         }
 
         return;
@@ -525,8 +592,15 @@ ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r, ngx_uint_t post)
 
     clcf = ngx_http_get_module_loc_conf(r->main, ngx_http_core_module);
 
+    timeout = clcf->send_timeout;
+
+    if (stream->ctx->pending) {
+        /* it is not the client that is slow */
+        timeout = ngx_max(timeout, NGX_HTTP_ZSTD_MMAP_WAIT);
+    }
+
     if (!wev->delayed) {
-        ngx_add_timer(wev, clcf->send_timeout);
+        ngx_add_timer(wev, timeout);
     }
 
     if (post) {
@@ -535,6 +609,6 @@ ngx_http_zstd_mmap_wait_stream(ngx_http_request_t *r, ngx_uint_t post)
     }
 
     if (ngx_handle_write_event(wev, clcf->send_lowat) != NGX_OK) {
-        ngx_http_finalize_request(r, NGX_ERROR);
+        ngx_http_zstd_mmap_end_stream(stream, NGX_ERROR);
     }
 }

@@ -20,7 +20,9 @@ typedef struct ngx_http_zstd_mmap_stream_s  ngx_http_zstd_mmap_stream_t;
  * needs.  *work: bytes that were read or made, for the share of the other
  * connections.
  * ZMAP_AGAIN: the body goes on, also when the piece is empty; ZMAP_OK: this is
- * its end; else what is wrong, and the reply is cut.
+ * its end; else what is wrong, and the reply is cut.  With ctx->pending set the
+ * piece is not made yet, and is asked for again, with the same memory, when
+ * ngx_http_zstd_mmap_continue_stream() was called.
  */
 typedef zmap_rc_e (*ngx_http_zstd_mmap_fill_pt)(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_buf_t *b, size_t *work);
@@ -28,8 +30,8 @@ typedef zmap_rc_e (*ngx_http_zstd_mmap_fill_pt)(ngx_http_zstd_mmap_ctx_t *ctx,
 
 /*
  * Takes what the reply needs, before its header: two pieces of room bytes each
- * from the worker's buffers or from the request's pool, none with room 0.
- * NULL: no memory.
+ * from the worker's buffers or from a pool, none with room 0.  Where ctx->steps
+ * makes them they are its own, too.  NULL: no memory.
  */
 ngx_http_zstd_mmap_stream_t *ngx_http_zstd_mmap_create_stream(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_fill_pt fill,
@@ -42,6 +44,9 @@ ngx_http_zstd_mmap_stream_t *ngx_http_zstd_mmap_create_stream(
  */
 ngx_int_t ngx_http_zstd_mmap_start_stream(ngx_http_zstd_mmap_stream_t *stream,
     off_t hole);
+
+/* the piece that was pending has been made; never inside of fill() */
+void ngx_http_zstd_mmap_continue_stream(ngx_http_zstd_mmap_ctx_t *ctx);
 
 
 #endif /* NGX_HTTP_ZSTD_MMAP_STREAM_H */

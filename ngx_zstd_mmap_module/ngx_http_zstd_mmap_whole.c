@@ -6,14 +6,20 @@
 
 #include "ngx_http_zstd_mmap_whole.h"
 #include "ngx_http_zstd_mmap_error.h"
+#include "ngx_http_zstd_mmap_wait.h"
 
 
 static ngx_uint_t ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_body_e kind);
+static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_filler(
+    ngx_http_zstd_mmap_ctx_t *ctx, const ngx_http_zstd_mmap_whole_t *whole);
 static ngx_int_t ngx_http_zstd_mmap_reserve_body(
     ngx_http_zstd_mmap_ctx_t *ctx, off_t size);
 static zmap_rc_e ngx_http_zstd_mmap_fill_body(ngx_http_zstd_mmap_ctx_t *ctx,
-    const ngx_http_zstd_mmap_whole_t *whole, ngx_uint_t keep);
+    const ngx_http_zstd_mmap_whole_t *whole, ngx_uint_t keep,
+    ngx_http_zstd_mmap_job_t **job);
+static ngx_int_t ngx_http_zstd_mmap_send_body(ngx_http_zstd_mmap_ctx_t *ctx,
+    const ngx_http_zstd_mmap_whole_t *whole, off_t size);
 static ngx_uint_t ngx_http_zstd_mmap_is_conditional(ngx_http_request_t *r);
 
 
@@ -21,33 +27,45 @@ ngx_int_t
 ngx_http_zstd_mmap_send_whole(ngx_http_zstd_mmap_ctx_t *ctx,
     const ngx_http_zstd_mmap_whole_t *whole, off_t size, ngx_uint_t keep)
 {
-    ngx_buf_t           *b;
-    ngx_int_t            rc;
-    zmap_rc_e            zrc;
-    ngx_uint_t           kept, ready;
-    ngx_http_request_t  *r;
+    ngx_int_t                  rc;
+    zmap_rc_e                  zrc;
+    ngx_http_request_t        *r;
+    ngx_http_zstd_mmap_job_t  *job;
 
     r = ctx->request;
 
-    kept = ngx_http_zstd_mmap_find_body(ctx, whole->kind);
-    ready = kept;
-
-    if (!ready && ngx_http_zstd_mmap_reserve_body(ctx, size) != NGX_OK) {
-        return NGX_BUSY;
+    zrc = ngx_http_zstd_mmap_take_outcome(ctx);
+    if (zrc != ZMAP_OK) {
+        return ngx_http_zstd_mmap_refuse(ctx, zrc);
     }
 
-    b = ngx_calloc_buf(r->pool);
-    if (b == NULL) {
+    job = NULL;
+
+    if (!ngx_http_zstd_mmap_find_body(ctx, whole->kind)) {
+
+        job = ngx_http_zstd_mmap_find_filler(ctx, whole);
+
+        if (job == NULL && ngx_http_zstd_mmap_reserve_body(ctx, size) != NGX_OK)
+        {
+            return NGX_BUSY;
+        }
+    }
+
+    ctx->out = ngx_calloc_buf(r->pool);
+    if (ctx->out == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (!ready && !ngx_http_zstd_mmap_is_conditional(r)) {
-        zrc = ngx_http_zstd_mmap_fill_body(ctx, whole, keep);
+    if (!ctx->filled && !ngx_http_zstd_mmap_is_conditional(r)) {
+        zrc = ngx_http_zstd_mmap_fill_body(ctx, whole, keep, &job);
+
+        if (zrc == ZMAP_AGAIN) {
+            return ngx_http_zstd_mmap_wait(ctx, job, NULL);
+        }
+
         if (zrc != ZMAP_OK) {
             return ngx_http_zstd_mmap_refuse(ctx, zrc);
         }
-
-        ready = 1;
     }
 
     rc = whole->send_header(ctx);
@@ -61,26 +79,45 @@ ngx_http_zstd_mmap_send_whole(ngx_http_zstd_mmap_ctx_t *ctx,
         return rc;
     }
 
-    if (!ready) {
-        zrc = ngx_http_zstd_mmap_fill_body(ctx, whole, keep);
+    if (!ctx->filled) {
+        zrc = ngx_http_zstd_mmap_fill_body(ctx, whole, keep, &job);
+
+        if (zrc == ZMAP_AGAIN) {
+            return ngx_http_zstd_mmap_wait(ctx, job, whole->resume);
+        }
+
         if (zrc != ZMAP_OK) {
             return ngx_http_zstd_mmap_abort(ctx, zrc);
         }
     }
 
-    whole->count(ngx_http_zstd_mmap_body_length(r, size), kept);
+    return ngx_http_zstd_mmap_send_body(ctx, whole, size);
+}
 
-    if (size) {
-        ngx_http_zstd_mmap_set_memory(b, ctx->body->data, size);
+
+ngx_int_t
+ngx_http_zstd_mmap_send_rest(ngx_http_zstd_mmap_ctx_t *ctx,
+    const ngx_http_zstd_mmap_whole_t *whole, off_t size)
+{
+    zmap_rc_e  zrc;
+
+    zrc = ctx->expired ? ZMAP_AGAIN : ngx_http_zstd_mmap_take_outcome(ctx);
+
+    if (zrc != ZMAP_OK) {
+        return ngx_http_zstd_mmap_abort(ctx, zrc);
     }
 
-    return ngx_http_zstd_mmap_send_buf(r, b);
+    return ngx_http_zstd_mmap_send_body(ctx, whole, size);
 }
 
 
 static ngx_uint_t
 ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx, zmap_body_e kind)
 {
+    if (ctx->filled) {
+        return 1;
+    }
+
     if (ctx->worker->bodies == NULL) {
         return 0;
     }
@@ -91,7 +128,24 @@ ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx, zmap_body_e kind)
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: kept body %p, kind:%d", ctx->body, kind);
 
-    return ctx->body ? 1 : 0;
+    ctx->filled = ctx->body ? 1 : 0;
+    ctx->shared = ctx->filled;
+
+    return ctx->filled;
+}
+
+
+/* one decode, many readers */
+
+static ngx_http_zstd_mmap_job_t *
+ngx_http_zstd_mmap_find_filler(ngx_http_zstd_mmap_ctx_t *ctx,
+    const ngx_http_zstd_mmap_whole_t *whole)
+{
+    if (whole->run == NULL) {
+        return NULL;
+    }
+
+    return ngx_http_zstd_mmap_find_job(&ctx->file->version, whole->run);
 }
 
 
@@ -117,24 +171,62 @@ ngx_http_zstd_mmap_reserve_body(ngx_http_zstd_mmap_ctx_t *ctx, off_t size)
 }
 
 
+/* ZMAP_AGAIN: *job does it */
+
 static zmap_rc_e
 ngx_http_zstd_mmap_fill_body(ngx_http_zstd_mmap_ctx_t *ctx,
-    const ngx_http_zstd_mmap_whole_t *whole, ngx_uint_t keep)
+    const ngx_http_zstd_mmap_whole_t *whole, ngx_uint_t keep,
+    ngx_http_zstd_mmap_job_t **job)
 {
     zmap_rc_e  rc;
 
+    if (*job == NULL && whole->start) {
+        *job = whole->start(ctx);
+    }
+
+    if (*job) {
+        return ZMAP_AGAIN;
+    }
+
     rc = whole->fill(ctx);
 
-    if (rc != ZMAP_OK || ctx->body == NULL || !keep) {
+    if (rc != ZMAP_OK) {
         return rc;
     }
 
-    if (!ngx_http_zstd_mmap_is_racy(&ctx->file->version)) {
-        zmap_bodies_keep(ctx->worker->bodies, ctx->body, &ctx->file->version,
-                         whole->kind);
+    ctx->filled = 1;
+
+    if (ctx->body && keep) {
+        ngx_http_zstd_mmap_keep_body(ctx->worker, ctx->body, ctx->file,
+                                     whole->kind);
     }
 
     return ZMAP_OK;
+}
+
+
+void
+ngx_http_zstd_mmap_keep_body(ngx_http_zstd_mmap_worker_t *worker,
+    zmap_body_t *body, zmap_file_t *file, zmap_body_e kind)
+{
+    if (!ngx_http_zstd_mmap_is_racy(&file->version)) {
+        zmap_bodies_keep(worker->bodies, body, &file->version, kind);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_send_body(ngx_http_zstd_mmap_ctx_t *ctx,
+    const ngx_http_zstd_mmap_whole_t *whole, off_t size)
+{
+    whole->count(ngx_http_zstd_mmap_body_length(ctx->request, size),
+                 ctx->shared);
+
+    if (size) {
+        ngx_http_zstd_mmap_set_memory(ctx->out, ctx->body->data, size);
+    }
+
+    return ngx_http_zstd_mmap_send_buf(ctx->request, ctx->out);
 }
 
 

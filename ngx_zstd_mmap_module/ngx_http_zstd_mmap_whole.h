@@ -19,6 +19,16 @@ typedef struct {
     /* fills ctx->body, which is NULL for a body of 0 bytes */
     zmap_rc_e   (*fill)(ngx_http_zstd_mmap_ctx_t *ctx);
 
+    /*
+     * A shared job that takes ctx->body over and fills it, and what it runs.
+     * NULL: it is better filled at once; both NULL: always.
+     */
+    ngx_http_zstd_mmap_job_t *(*start)(ngx_http_zstd_mmap_ctx_t *ctx);
+    zmap_rc_e   (*run)(ngx_http_zstd_mmap_job_t *job);
+
+    /* a job has ended after the header: ngx_http_zstd_mmap_send_rest() */
+    ngx_int_t   (*resume)(ngx_http_zstd_mmap_ctx_t *ctx);
+
     /* as ngx_http_zstd_mmap_send_coded_header() */
     ngx_int_t   (*send_header)(ngx_http_zstd_mmap_ctx_t *ctx);
 
@@ -39,11 +49,19 @@ typedef struct {
 ngx_int_t ngx_http_zstd_mmap_send_whole(ngx_http_zstd_mmap_ctx_t *ctx,
     const ngx_http_zstd_mmap_whole_t *whole, off_t size, ngx_uint_t keep);
 
+/* goes on after the header, when a job has filled the body */
+ngx_int_t ngx_http_zstd_mmap_send_rest(ngx_http_zstd_mmap_ctx_t *ctx,
+    const ngx_http_zstd_mmap_whole_t *whole, off_t size);
+
 /*
  * What the header, once sent, left of a body of size bytes: all of it where a
  * filter took the length away
  */
 off_t ngx_http_zstd_mmap_body_length(ngx_http_request_t *r, off_t size);
+
+/* the next request of the version finds the body, unless it is too young */
+void ngx_http_zstd_mmap_keep_body(ngx_http_zstd_mmap_worker_t *worker,
+    zmap_body_t *body, zmap_file_t *file, zmap_body_e kind);
 
 /* sends b as all of the body, after the header; as ngx_http_output_filter() */
 ngx_int_t ngx_http_zstd_mmap_send_buf(ngx_http_request_t *r, ngx_buf_t *b);

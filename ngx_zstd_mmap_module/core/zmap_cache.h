@@ -35,6 +35,7 @@ typedef struct {
     unsigned        reported;  /* bits of what was logged of this version, for
                                   the user of the table */
     uint8_t         has_learnt;
+    uint8_t         verified;  /* all of it was decoded, without an error */
 
     /* private */
     unsigned        _refs;

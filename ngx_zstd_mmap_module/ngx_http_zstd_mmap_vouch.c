@@ -1,0 +1,333 @@
+
+/*
+ * Walks and verifies a file version, once for all requests of it.
+ */
+
+
+#include "ngx_http_zstd_mmap_vouch.h"
+#include "ngx_http_zstd_mmap_codec.h"
+#include "ngx_http_zstd_mmap_stats.h"
+#include "ngx_http_zstd_mmap_wait.h"
+
+
+/* what a turn of the event loop may spend on a walk, msec */
+#define NGX_HTTP_ZSTD_MMAP_WALK_TURN  2
+
+/* what a thread walks between two looks whether it is still wanted, msec */
+#define NGX_HTTP_ZSTD_MMAP_WALK_LOOK  100
+
+/* a piece of a body that is decoded for its checksums only */
+#define NGX_HTTP_ZSTD_MMAP_PROBE      (256 * 1024)
+
+
+static zmap_rc_e ngx_http_zstd_mmap_walk_turn(ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_file_job(
+    zmap_file_t *file, ngx_http_zstd_mmap_run_pt run);
+static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_start_walk(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_run_walk_job(
+    ngx_http_zstd_mmap_job_t *job);
+static void ngx_http_zstd_mmap_end_walk(ngx_http_zstd_mmap_job_t *job);
+static void ngx_http_zstd_mmap_judge_walk(zmap_file_t *file, zmap_rc_e rc);
+static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_start_probe(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_int_t ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job);
+static zmap_rc_e ngx_http_zstd_mmap_run_probe(ngx_http_zstd_mmap_job_t *job);
+static zmap_rc_e ngx_http_zstd_mmap_probe_size(ngx_http_zstd_mmap_job_t *job);
+static void ngx_http_zstd_mmap_end_probe(ngx_http_zstd_mmap_job_t *job);
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_vouch_frames(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_job_t **job)
+{
+    zmap_rc_e     rc;
+    zmap_file_t  *file;
+
+    file = ctx->file;
+
+    if (file->verdict != ZMAP_AGAIN) {
+        return file->verdict;
+    }
+
+    rc = ngx_http_zstd_mmap_take_outcome(ctx);
+    if (rc != ZMAP_OK) {
+        return rc;
+    }
+
+    *job = ngx_http_zstd_mmap_find_file_job(file,
+                                            ngx_http_zstd_mmap_run_walk_job);
+    if (*job) {
+        return ZMAP_AGAIN;
+    }
+
+    rc = ngx_http_zstd_mmap_map(&ctx->input);
+
+    if (rc == ZMAP_OK) {
+        rc = ngx_http_zstd_mmap_walk_turn(ctx);
+    }
+
+    if (rc != ZMAP_AGAIN) {
+        return rc;
+    }
+
+    *job = ngx_http_zstd_mmap_start_walk(ctx);
+
+    return *job ? ZMAP_AGAIN : ZMAP_NOMEM;
+}
+
+
+/* where there are threads, no page of a large file is waited for here */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_walk_turn(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e     rc;
+    zmap_file_t  *file;
+
+    file = ctx->file;
+
+    if (ngx_http_zstd_mmap_has_threads(ctx->input.conf, file->version.size)) {
+        return ZMAP_AGAIN;
+    }
+
+    rc = ngx_http_zstd_mmap_walk(&ctx->input, NGX_HTTP_ZSTD_MMAP_WALK_TURN);
+
+    ctx->input.dropped = 0;
+
+    ngx_http_zstd_mmap_judge_walk(file, rc);
+
+    return rc;
+}
+
+
+/* its result is for the requests of this object, not of this version */
+
+static ngx_http_zstd_mmap_job_t *
+ngx_http_zstd_mmap_find_file_job(zmap_file_t *file,
+    ngx_http_zstd_mmap_run_pt run)
+{
+    ngx_http_zstd_mmap_job_t  *job;
+
+    job = ngx_http_zstd_mmap_find_job(&file->version, run);
+
+    return (job && job->input.file == file) ? job : NULL;
+}
+
+
+static ngx_http_zstd_mmap_job_t *
+ngx_http_zstd_mmap_start_walk(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_job_t  *job;
+
+    job = ngx_http_zstd_mmap_create_job(&ctx->input, ctx->file->version.size,
+                                        ngx_http_zstd_mmap_run_walk_job,
+                                        ngx_http_zstd_mmap_end_walk);
+    if (job) {
+        ngx_http_zstd_mmap_share_job(job);
+    }
+
+    return job;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_run_walk_job(ngx_http_zstd_mmap_job_t *job)
+{
+    return ngx_http_zstd_mmap_walk(&job->input,
+                                   job->task ? NGX_HTTP_ZSTD_MMAP_WALK_LOOK
+                                             : NGX_HTTP_ZSTD_MMAP_WALK_TURN);
+}
+
+
+static void
+ngx_http_zstd_mmap_end_walk(ngx_http_zstd_mmap_job_t *job)
+{
+    ngx_http_zstd_mmap_judge_walk(job->input.file, job->rc);
+}
+
+
+static void
+ngx_http_zstd_mmap_judge_walk(zmap_file_t *file, zmap_rc_e rc)
+{
+    ngx_http_zstd_mmap_judge(file, rc);
+
+    if (rc == ZMAP_OK) {
+        file->verdict = ZMAP_OK;
+    }
+}
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_vouch_header(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_job_t **job)
+{
+    zmap_rc_e     rc;
+    zmap_file_t  *file;
+
+    file = ctx->file;
+
+    if (file->verdict != ZMAP_AGAIN) {
+        return file->verdict;
+    }
+
+    *job = ngx_http_zstd_mmap_find_file_job(file,
+                                            ngx_http_zstd_mmap_run_walk_job);
+    if (*job) {
+        return ZMAP_AGAIN;
+    }
+
+    rc = ngx_http_zstd_mmap_take_outcome(ctx);
+    if (rc != ZMAP_OK) {
+        return rc;
+    }
+
+    rc = ngx_http_zstd_mmap_map(&ctx->input);
+
+    if (rc == ZMAP_OK) {
+        rc = ngx_http_zstd_mmap_peek(&ctx->input);
+    }
+
+    ngx_http_zstd_mmap_judge(file, rc);
+
+    return rc;
+}
+
+
+zmap_rc_e
+ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_job_t **job)
+{
+    zmap_rc_e     rc;
+    zmap_file_t  *file;
+
+    file = ctx->file;
+
+    if (ctx->input.conf->verify != NGX_HTTP_ZSTD_MMAP_VERIFY_CHECKSUM
+        || file->verified)
+    {
+        return ZMAP_OK;
+    }
+
+    rc = ngx_http_zstd_mmap_take_outcome(ctx);
+    if (rc != ZMAP_OK) {
+        return rc;
+    }
+
+    if (file->walk.frames.window > (uint64_t) ctx->input.conf->decode_window) {
+        return ZMAP_WINDOW;
+    }
+
+    *job = ngx_http_zstd_mmap_find_file_job(file,
+                                            ngx_http_zstd_mmap_run_probe);
+    if (*job == NULL) {
+        *job = ngx_http_zstd_mmap_start_probe(ctx);
+    }
+
+    return *job ? ZMAP_AGAIN : ZMAP_NOMEM;
+}
+
+
+static ngx_http_zstd_mmap_job_t *
+ngx_http_zstd_mmap_start_probe(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_job_t  *job;
+
+    ngx_http_zstd_mmap_take_segment(ctx->request, &ctx->input);
+
+    job = ngx_http_zstd_mmap_create_job(&ctx->input,
+                                ngx_max(ctx->file->version.size,
+                                        ctx->file->walk.frames.content_size),
+                                ngx_http_zstd_mmap_run_probe,
+                                ngx_http_zstd_mmap_end_probe);
+    if (job == NULL) {
+        return NULL;
+    }
+
+    if (ngx_http_zstd_mmap_open_probe(job) != NGX_OK) {
+        ngx_http_zstd_mmap_destroy_job(job);
+        return NULL;
+    }
+
+    ngx_http_zstd_mmap_share_job(job);
+
+    return job;
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job)
+{
+    zmap_frames_t  *frames;
+
+    frames = &job->input.file->walk.frames;
+
+    job->data = ngx_palloc(job->pool, NGX_HTTP_ZSTD_MMAP_PROBE);
+
+    if (job->data == NULL
+        || ngx_http_zstd_mmap_take_decoder(&job->input) != ZMAP_OK
+        || ngx_http_zstd_mmap_decode_begin(&job->input,
+                                 frames->sized ? frames->content_size : 0)
+           != ZMAP_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_run_probe(ngx_http_zstd_mmap_job_t *job)
+{
+    size_t     produced;
+    zmap_rc_e  rc;
+
+    rc = ngx_http_zstd_mmap_decode_step(&job->input, job->data,
+                                        NGX_HTTP_ZSTD_MMAP_PROBE, &produced);
+
+    ngx_http_zstd_mmap_count_bytes(decoded_produced, produced);
+
+    return (rc == ZMAP_OK) ? ngx_http_zstd_mmap_probe_size(job) : rc;
+}
+
+
+/* frames that are short of what they say are found by libzstd, but for some */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_probe_size(ngx_http_zstd_mmap_job_t *job)
+{
+    zmap_frames_t  *frames;
+
+    frames = &job->input.file->walk.frames;
+
+    if (frames->sized
+        && zmap_decode_total(job->input.decoder) != frames->content_size)
+    {
+        return ZMAP_CONTENT_SIZE;
+    }
+
+    return ZMAP_OK;
+}
+
+
+static void
+ngx_http_zstd_mmap_end_probe(ngx_http_zstd_mmap_job_t *job)
+{
+    zmap_file_t  *file;
+
+    file = job->input.file;
+
+    ngx_http_zstd_mmap_judge(file, job->rc);
+
+    if (job->rc != ZMAP_OK) {
+        return;
+    }
+
+    file->verified = 1;
+
+    if (!file->walk.frames.sized) {
+        file->learnt = zmap_decode_total(job->input.decoder);
+        file->has_learnt = 1;
+    }
+}
