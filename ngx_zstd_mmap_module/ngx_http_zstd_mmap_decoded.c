@@ -36,6 +36,8 @@ static void ngx_http_zstd_mmap_judge_body(zmap_file_t *file, size_t size,
     zmap_rc_e rc);
 static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_start_body(
     ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_uint_t ngx_http_zstd_mmap_in_threads(ngx_http_zstd_mmap_ctx_t *ctx,
+    uint64_t work);
 static uint64_t ngx_http_zstd_mmap_get_work(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_run_body_job(
     ngx_http_zstd_mmap_job_t *job);
@@ -147,9 +149,7 @@ ngx_http_zstd_mmap_start_body(ngx_http_zstd_mmap_ctx_t *ctx)
 
     work = ngx_http_zstd_mmap_get_work(ctx);
 
-    if (ctx->body == NULL
-        || !ngx_http_zstd_mmap_has_threads(ctx->input.conf, work))
-    {
+    if (ctx->body == NULL || !ngx_http_zstd_mmap_in_threads(ctx, work)) {
         return NULL;
     }
 
@@ -173,6 +173,14 @@ ngx_http_zstd_mmap_start_body(ngx_http_zstd_mmap_ctx_t *ctx)
     ngx_http_zstd_mmap_share_job(job);
 
     return job;
+}
+
+
+static ngx_uint_t
+ngx_http_zstd_mmap_in_threads(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t work)
+{
+    return ngx_http_zstd_mmap_has_threads(ctx->input.conf, work)
+           && ngx_http_zstd_mmap_can_wait(ctx->request);
 }
 
 
@@ -302,7 +310,7 @@ ngx_http_zstd_mmap_open_source(ngx_http_zstd_mmap_ctx_t *ctx)
 
     work = ngx_http_zstd_mmap_get_work(ctx);
 
-    if (!ngx_http_zstd_mmap_has_threads(ctx->input.conf, work)) {
+    if (!ngx_http_zstd_mmap_in_threads(ctx, work)) {
         return ngx_http_zstd_mmap_take_decoder(ctx->source);
     }
 

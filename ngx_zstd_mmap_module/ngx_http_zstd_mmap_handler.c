@@ -352,7 +352,7 @@ static ngx_int_t
 ngx_http_zstd_mmap_wait_or_refuse(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc, ngx_http_zstd_mmap_job_t *job)
 {
-    if (rc == ZMAP_AGAIN) {
+    if (rc == ZMAP_AGAIN && ngx_http_zstd_mmap_can_wait(ctx->request)) {
         return ngx_http_zstd_mmap_wait(ctx, job, NULL);
     }
 

@@ -191,6 +191,23 @@ ngx_http_zstd_mmap_start_job(ngx_http_zstd_mmap_job_t *job,
 }
 
 
+zmap_rc_e
+ngx_http_zstd_mmap_finish_job(ngx_http_zstd_mmap_job_t *job)
+{
+    do {
+        job->rc = job->run(job);
+        job->err = ngx_errno;
+
+    } while (job->rc == ZMAP_AGAIN);
+
+    job->end(job);
+
+    ngx_set_errno(job->err);
+
+    return job->rc;
+}
+
+
 #if (NGX_THREADS)
 
 /* a queue that is full has been logged: the event loop does the work */

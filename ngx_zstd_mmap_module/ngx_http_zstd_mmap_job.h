@@ -81,6 +81,9 @@ ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_job(
 void ngx_http_zstd_mmap_start_job(ngx_http_zstd_mmap_job_t *job,
     ngx_http_zstd_mmap_end_pt ended);
 
+/* runs the job to its end, here and now, instead, and calls end() */
+zmap_rc_e ngx_http_zstd_mmap_finish_job(ngx_http_zstd_mmap_job_t *job);
+
 /* nonzero: the job would run in a thread */
 ngx_uint_t ngx_http_zstd_mmap_has_threads(ngx_http_zstd_mmap_loc_conf_t *conf,
     uint64_t size);

@@ -21,15 +21,17 @@
 
 
 static zmap_rc_e ngx_http_zstd_mmap_walk_turn(ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_start_vouching(
+    ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_job_t *job);
 static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_file_job(
     zmap_file_t *file, ngx_http_zstd_mmap_run_pt run);
-static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_start_walk(
+static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_walk(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_run_walk_job(
     ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_end_walk(ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_judge_walk(zmap_file_t *file, zmap_rc_e rc);
-static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_start_probe(
+static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_probe(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job);
 static zmap_rc_e ngx_http_zstd_mmap_run_probe(ngx_http_zstd_mmap_job_t *job);
@@ -71,9 +73,34 @@ ngx_http_zstd_mmap_vouch_frames(ngx_http_zstd_mmap_ctx_t *ctx,
         return rc;
     }
 
-    *job = ngx_http_zstd_mmap_start_walk(ctx);
+    *job = ngx_http_zstd_mmap_create_walk(ctx);
 
-    return *job ? ZMAP_AGAIN : ZMAP_NOMEM;
+    return ngx_http_zstd_mmap_start_vouching(ctx, *job);
+}
+
+
+/* the work is done at once for a request that cannot wait */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_start_vouching(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_job_t *job)
+{
+    zmap_rc_e  rc;
+
+    if (job == NULL) {
+        return ZMAP_NOMEM;
+    }
+
+    if (ngx_http_zstd_mmap_can_wait(ctx->request)) {
+        ngx_http_zstd_mmap_share_job(job);
+        return ZMAP_AGAIN;
+    }
+
+    rc = ngx_http_zstd_mmap_finish_job(job);
+
+    ngx_http_zstd_mmap_destroy_job(job);
+
+    return rc;
 }
 
 
@@ -116,18 +143,12 @@ ngx_http_zstd_mmap_find_file_job(zmap_file_t *file,
 
 
 static ngx_http_zstd_mmap_job_t *
-ngx_http_zstd_mmap_start_walk(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_create_walk(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    ngx_http_zstd_mmap_job_t  *job;
-
-    job = ngx_http_zstd_mmap_create_job(&ctx->input, ctx->file->version.size,
-                                        ngx_http_zstd_mmap_run_walk_job,
-                                        ngx_http_zstd_mmap_end_walk);
-    if (job) {
-        ngx_http_zstd_mmap_share_job(job);
-    }
-
-    return job;
+    return ngx_http_zstd_mmap_create_job(&ctx->input,
+                                         ctx->file->version.size,
+                                         ngx_http_zstd_mmap_run_walk_job,
+                                         ngx_http_zstd_mmap_end_walk);
 }
 
 
@@ -220,16 +241,18 @@ ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
 
     *job = ngx_http_zstd_mmap_find_file_job(file,
                                             ngx_http_zstd_mmap_run_probe);
-    if (*job == NULL) {
-        *job = ngx_http_zstd_mmap_start_probe(ctx);
+    if (*job) {
+        return ZMAP_AGAIN;
     }
 
-    return *job ? ZMAP_AGAIN : ZMAP_NOMEM;
+    *job = ngx_http_zstd_mmap_create_probe(ctx);
+
+    return ngx_http_zstd_mmap_start_vouching(ctx, *job);
 }
 
 
 static ngx_http_zstd_mmap_job_t *
-ngx_http_zstd_mmap_start_probe(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_create_probe(ngx_http_zstd_mmap_ctx_t *ctx)
 {
     ngx_http_zstd_mmap_job_t  *job;
 
@@ -248,8 +271,6 @@ ngx_http_zstd_mmap_start_probe(ngx_http_zstd_mmap_ctx_t *ctx)
         ngx_http_zstd_mmap_destroy_job(job);
         return NULL;
     }
-
-    ngx_http_zstd_mmap_share_job(job);
 
     return job;
 }

@@ -84,6 +84,13 @@ ngx_http_zstd_mmap_end_shared(ngx_http_zstd_mmap_job_t *job)
 }
 
 
+ngx_uint_t
+ngx_http_zstd_mmap_can_wait(ngx_http_request_t *r)
+{
+    return !r->filter_finalize;
+}
+
+
 ngx_int_t
 ngx_http_zstd_mmap_wait(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_job_t *job,

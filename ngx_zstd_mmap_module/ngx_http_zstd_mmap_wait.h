@@ -31,12 +31,19 @@ ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_job(
     const zmap_version_t *version, ngx_http_zstd_mmap_run_pt run);
 
 /*
- * Suspends the request until a shared job has ended.  Then, or after a minute
- * with ctx->expired set, resume() continues the request: what it returns is
- * given to ngx_http_finalize_request().  With resume NULL, before the header,
- * the phases run on: the handler is called again with ctx->resumed set.
- * ctx->outcome is the result of the job then; with ZMAP_OK, ctx->body is its
- * body, if it has one.  Returns NGX_DONE, which the content handler returns.
+ * Zero: the request is an error page in place of a reply that a filter gave up
+ * (ngx_http_filter_finalize_request()), which nginx ends when it returns.
+ */
+ngx_uint_t ngx_http_zstd_mmap_can_wait(ngx_http_request_t *r);
+
+/*
+ * Suspends the request, which can wait, until a shared job has ended.  Then, or
+ * after a minute with ctx->expired set, resume() continues the request: what it
+ * returns is given to ngx_http_finalize_request().  With resume NULL, before
+ * the header, the phases run on: the handler is called again with ctx->resumed
+ * set.  ctx->outcome is the result of the job then; with ZMAP_OK, ctx->body is
+ * its body, if it has one.  Returns NGX_DONE, which the content handler
+ * returns.
  */
 ngx_int_t ngx_http_zstd_mmap_wait(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_job_t *job,

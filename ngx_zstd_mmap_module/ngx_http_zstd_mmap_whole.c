@@ -141,7 +141,7 @@ static ngx_http_zstd_mmap_job_t *
 ngx_http_zstd_mmap_find_filler(ngx_http_zstd_mmap_ctx_t *ctx,
     const ngx_http_zstd_mmap_whole_t *whole)
 {
-    if (whole->run == NULL) {
+    if (whole->run == NULL || !ngx_http_zstd_mmap_can_wait(ctx->request)) {
         return NULL;
     }
 
