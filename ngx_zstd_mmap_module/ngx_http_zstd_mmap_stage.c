@@ -1,6 +1,7 @@
 
 /*
- * Files copied once into a zone and served from there by every worker.
+ * Files copied once into a zone and served from there by every worker, and what
+ * one worker found out about a file and all others need to know.
  */
 
 
@@ -14,6 +15,8 @@
 static ngx_http_zstd_mmap_table_t *ngx_http_zstd_mmap_enter_zone(
     ngx_http_zstd_mmap_zone_t *zone, const zmap_version_t *version,
     ngx_log_t *log);
+static ngx_http_zstd_mmap_table_t *ngx_http_zstd_mmap_lock_zone(
+    ngx_http_zstd_mmap_zone_t *zone, ngx_log_t *log);
 static ngx_int_t ngx_http_zstd_mmap_find_locked(
     ngx_http_zstd_mmap_table_t *table, const zmap_version_t *version,
     ngx_uint_t min_uses, ngx_http_zstd_mmap_slot_t **found);
@@ -32,6 +35,10 @@ static void ngx_http_zstd_mmap_discard_slot(ngx_http_zstd_mmap_table_t *table,
 static void ngx_http_zstd_mmap_set_segment(
     ngx_http_zstd_mmap_segment_t *segment, ngx_http_zstd_mmap_zone_t *zone,
     ngx_http_zstd_mmap_slot_t *slot);
+static ngx_http_zstd_mmap_table_t *ngx_http_zstd_mmap_lock_claims(
+    ngx_http_zstd_mmap_zone_t *zone, ngx_log_t *log);
+static ngx_int_t ngx_http_zstd_mmap_claim_locked(
+    ngx_http_zstd_mmap_table_t *table, const zmap_version_t *version);
 
 
 ngx_int_t
@@ -69,6 +76,20 @@ static ngx_http_zstd_mmap_table_t *
 ngx_http_zstd_mmap_enter_zone(ngx_http_zstd_mmap_zone_t *zone,
     const zmap_version_t *version, ngx_log_t *log)
 {
+    if (zone->region == NULL
+        || version->size == 0
+        || version->size > ngx_http_zstd_mmap_table_room(&zone->region->table))
+    {
+        return NULL;
+    }
+
+    return ngx_http_zstd_mmap_lock_zone(zone, log);
+}
+
+
+static ngx_http_zstd_mmap_table_t *
+ngx_http_zstd_mmap_lock_zone(ngx_http_zstd_mmap_zone_t *zone, ngx_log_t *log)
+{
     ngx_http_zstd_mmap_table_t  *table;
 
     if (zone->region == NULL) {
@@ -77,17 +98,8 @@ ngx_http_zstd_mmap_enter_zone(ngx_http_zstd_mmap_zone_t *zone,
 
     table = &zone->region->table;
 
-    if (version->size == 0
-        || version->size > ngx_http_zstd_mmap_table_room(table))
-    {
-        return NULL;
-    }
-
-    if (ngx_http_zstd_mmap_lock_table(table, log) != NGX_OK) {
-        return NULL;
-    }
-
-    return table;
+    return (ngx_http_zstd_mmap_lock_table(table, log) == NGX_OK) ? table
+                                                                 : NULL;
 }
 
 
@@ -353,6 +365,170 @@ ngx_http_zstd_mmap_hold_segment(ngx_http_zstd_mmap_segment_t *to,
     (void) ngx_http_zstd_mmap_pin_slot(table,
                                        &table->sh->slots[from->slot]);
     *to = *from;
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_get_verdict(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_http_zstd_mmap_verdict_t *out,
+    ngx_log_t *log)
+{
+    ngx_int_t                    rc;
+    ngx_http_zstd_mmap_slot_t   *slot;
+    ngx_http_zstd_mmap_table_t  *table;
+
+    if (ngx_http_zstd_mmap_is_racy(version)) {
+        return NGX_DECLINED;
+    }
+
+    table = ngx_http_zstd_mmap_lock_zone(zone, log);
+    if (table == NULL) {
+        return NGX_DECLINED;
+    }
+
+    rc = NGX_DECLINED;
+    slot = ngx_http_zstd_mmap_find_slot(table, version);
+
+    if (slot && slot->verdict.rc != ZMAP_AGAIN) {
+        *out = slot->verdict;
+        ngx_http_zstd_mmap_touch_slot(table, slot);
+        rc = NGX_OK;
+    }
+
+    ngx_http_zstd_mmap_unlock_table(table);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, log, 0,
+                   "zstd mmap: verdict in zone \"%V\": %i", &zone->name, rc);
+
+    return rc;
+}
+
+
+void
+ngx_http_zstd_mmap_put_verdict(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, const ngx_http_zstd_mmap_verdict_t *in,
+    ngx_log_t *log)
+{
+    ngx_http_zstd_mmap_slot_t   *slot;
+    ngx_http_zstd_mmap_table_t  *table;
+
+    table = ngx_http_zstd_mmap_lock_claims(zone, log);
+    if (table == NULL) {
+        return;
+    }
+
+    slot = ngx_http_zstd_mmap_get_slot(table, version);
+
+    if (slot) {
+        ngx_http_zstd_mmap_touch_slot(table, slot);
+        ngx_http_zstd_mmap_unclaim_slot(table, slot);
+
+        if (!ngx_http_zstd_mmap_is_racy(version)) {
+            ngx_http_zstd_mmap_judge_slot(slot, in);
+        }
+    }
+
+    ngx_http_zstd_mmap_unlock_table(table);
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, log, 0,
+                   "zstd mmap: verdict rc:%d put into zone \"%V\": %p",
+                   in->rc, &zone->name, slot);
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_claim_verify(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_log_t *log)
+{
+    ngx_int_t                    rc;
+    ngx_http_zstd_mmap_table_t  *table;
+
+    if (ngx_http_zstd_mmap_is_racy(version)) {
+        return NGX_DECLINED;
+    }
+
+    table = ngx_http_zstd_mmap_lock_zone(zone, log);
+    if (table == NULL) {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_zstd_mmap_claim_locked(table, version);
+
+    ngx_http_zstd_mmap_unlock_table(table);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, log, 0,
+                   "zstd mmap: claim in zone \"%V\": %i", &zone->name, rc);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_claim_locked(ngx_http_zstd_mmap_table_t *table,
+    const zmap_version_t *version)
+{
+    ngx_http_zstd_mmap_slot_t     *slot;
+    ngx_http_zstd_mmap_verdict_t  *verdict;
+
+    slot = ngx_http_zstd_mmap_get_slot(table, version);
+    if (slot == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ngx_http_zstd_mmap_touch_slot(table, slot);
+
+    verdict = &slot->verdict;
+
+    if (verdict->rc != ZMAP_AGAIN
+        && (verdict->rc != ZMAP_OK || verdict->verified))
+    {
+        return NGX_BUSY;
+    }
+
+    return ngx_http_zstd_mmap_claim_slot(table, slot);
+}
+
+
+void
+ngx_http_zstd_mmap_release_verify(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_log_t *log)
+{
+    ngx_http_zstd_mmap_slot_t   *slot;
+    ngx_http_zstd_mmap_table_t  *table;
+
+    table = ngx_http_zstd_mmap_lock_claims(zone, log);
+    if (table == NULL) {
+        return;
+    }
+
+    slot = ngx_http_zstd_mmap_find_slot(table, version);
+
+    if (slot) {
+        ngx_http_zstd_mmap_unclaim_slot(table, slot);
+    }
+
+    ngx_http_zstd_mmap_unlock_table(table);
+}
+
+
+/*
+ * A claim that cannot be ended alone must not bar the others for the life of
+ * this process: then all of its claims end.
+ */
+
+static ngx_http_zstd_mmap_table_t *
+ngx_http_zstd_mmap_lock_claims(ngx_http_zstd_mmap_zone_t *zone,
+    ngx_log_t *log)
+{
+    ngx_http_zstd_mmap_table_t  *table;
+
+    table = ngx_http_zstd_mmap_lock_zone(zone, log);
+
+    if (table == NULL && zone->region) {
+        ngx_http_zstd_mmap_end_claims(&zone->region->table);
+    }
+
+    return table;
 }
 
 

@@ -1,6 +1,7 @@
 
 /*
- * Files copied once into a zone and served from there by every worker.
+ * Files copied once into a zone and served from there by every worker, and what
+ * one worker found out about a file and all others need to know.
  */
 
 
@@ -57,6 +58,45 @@ ngx_uint_t ngx_http_zstd_mmap_is_racy(const zmap_version_t *version);
 
 /* takes no lock; empties the segment, an empty one is left alone */
 void ngx_http_zstd_mmap_release_segment(ngx_http_zstd_mmap_segment_t *segment);
+
+
+/*
+ * Verdicts, of files of any size.  They are kept as long as the zone counts or
+ * has the version; those of versions too young to be kept are neither put nor
+ * got.
+ */
+
+/* NGX_OK: out is set.  NGX_DECLINED: nothing is known now. */
+ngx_int_t ngx_http_zstd_mmap_get_verdict(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_http_zstd_mmap_verdict_t *out,
+    ngx_log_t *log);
+
+/*
+ * Adds to what is known: a bad verdict is never replaced, and verified stays.
+ * in->rc is ZMAP_OK or what is wrong with the bytes themselves, so that it
+ * holds for every location and request; in->frames.index is not looked at.  The
+ * bytes that were judged must have been read when the version was no longer too
+ * young.  Ends a claim of this process on that version.
+ */
+void ngx_http_zstd_mmap_put_verdict(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, const ngx_http_zstd_mmap_verdict_t *in,
+    ngx_log_t *log);
+
+/*
+ * Makes one process the verifier of a version.  NGX_OK: this one is it, until
+ * it puts its verdict or releases the claim.  NGX_BUSY: another living process
+ * is, or this one already, or the version is known as bad or verified by now.
+ * NGX_DECLINED: it cannot be said, everybody verifies for himself.
+ *
+ * A claim may be lost, when the zone needs its slot or is busy while another
+ * claim of the process ends: then two may verify.
+ */
+ngx_int_t ngx_http_zstd_mmap_claim_verify(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_log_t *log);
+
+/* the verification was given up; nothing without a claim */
+void ngx_http_zstd_mmap_release_verify(ngx_http_zstd_mmap_zone_t *zone,
+    const zmap_version_t *version, ngx_log_t *log);
 
 
 #endif /* NGX_HTTP_ZSTD_MMAP_STAGE_H */

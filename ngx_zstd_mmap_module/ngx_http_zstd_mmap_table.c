@@ -1,6 +1,6 @@
 
 /*
- * The index of a zone in shared memory: slots, pins, owners, room.
+ * The index of a zone in shared memory: slots, pins, owners, verdicts, room.
  */
 
 
@@ -46,6 +46,12 @@ static ngx_uint_t ngx_http_zstd_mmap_take_owner(
 static ngx_int_t ngx_http_zstd_mmap_lock_owner(
     ngx_http_zstd_mmap_shared_t *sh, ngx_uint_t owner);
 static void ngx_http_zstd_mmap_clear_pin(ngx_http_zstd_mmap_slot_t *slot,
+    ngx_uint_t owner);
+static ngx_uint_t ngx_http_zstd_mmap_is_claimed(
+    ngx_http_zstd_mmap_shared_t *sh, ngx_http_zstd_mmap_slot_t *slot);
+static uint32_t ngx_http_zstd_mmap_get_epoch(ngx_http_zstd_mmap_shared_t *sh,
+    ngx_uint_t owner);
+static void ngx_http_zstd_mmap_end_epoch(ngx_http_zstd_mmap_shared_t *sh,
     ngx_uint_t owner);
 static void ngx_http_zstd_mmap_set_key(ngx_http_zstd_mmap_key_t *key,
     const zmap_version_t *version);
@@ -210,6 +216,8 @@ ngx_http_zstd_mmap_destroy_table(ngx_http_zstd_mmap_table_t *table)
         for (i = 0; i < sh->nslots; i++) {
             ngx_http_zstd_mmap_clear_pin(&sh->slots[i], table->owner);
         }
+
+        ngx_http_zstd_mmap_end_epoch(sh, table->owner);
 
         /* a mutex must not be held in memory that goes */
 
@@ -378,6 +386,10 @@ ngx_http_zstd_mmap_claim_owner(ngx_http_zstd_mmap_table_t *table)
     uint32_t    *counts;
     ngx_uint_t   owner;
 
+    if (table->counts) {
+        return NGX_OK;
+    }
+
     if ((ngx_msec_int_t) (table->retry - ngx_current_msec) > 0) {
         return NGX_DECLINED;
     }
@@ -422,9 +434,9 @@ ngx_http_zstd_mmap_take_owner(ngx_http_zstd_mmap_table_t *table)
 
 
 /*
- * NGX_OK: the entry was nobody's and has no pins, its mutex is taken.  A death
- * before the unlock leaves the mark on the mutex, so the pins of an entry are
- * cleared for certain before anybody else takes it.
+ * NGX_OK: the entry was nobody's and has no pins and no claims, its mutex is
+ * taken.  A death before the unlock leaves the mark on the mutex, so the pins
+ * of an entry are cleared for certain before anybody else takes it.
  */
 
 static ngx_int_t
@@ -449,6 +461,8 @@ ngx_http_zstd_mmap_lock_owner(ngx_http_zstd_mmap_shared_t *sh,
     for (i = 0; i < sh->nslots; i++) {
         ngx_http_zstd_mmap_clear_pin(&sh->slots[i], owner);
     }
+
+    ngx_http_zstd_mmap_end_epoch(sh, owner);
 
     return NGX_OK;
 }
@@ -508,7 +522,11 @@ ngx_http_zstd_mmap_add_slot(ngx_http_zstd_mmap_table_t *table,
     slot->uses = 0;
     slot->retry = 0;
     slot->backoff = 0;
+    slot->claimed = 0;
     slot->_state = NGX_HTTP_ZSTD_MMAP_SLOT_COUNTED;
+
+    slot->verdict.rc = ZMAP_AGAIN;
+    slot->verdict.verified = 0;
 
     ngx_queue_remove(q);
     ngx_queue_insert_head(&sh->counted, q);
@@ -708,9 +726,7 @@ ngx_http_zstd_mmap_pin_slot(ngx_http_zstd_mmap_table_t *table,
     uint64_t    bit;
     ngx_uint_t  n;
 
-    if (table->counts == NULL
-        && ngx_http_zstd_mmap_claim_owner(table) != NGX_OK)
-    {
+    if (ngx_http_zstd_mmap_claim_owner(table) != NGX_OK) {
         return NGX_DECLINED;
     }
 
@@ -750,6 +766,102 @@ ngx_http_zstd_mmap_clear_pin(ngx_http_zstd_mmap_slot_t *slot,
 
     (void) __atomic_fetch_and(&slot->_pins[owner / 64], ~bit,
                               __ATOMIC_ACQ_REL);
+}
+
+
+void
+ngx_http_zstd_mmap_judge_slot(ngx_http_zstd_mmap_slot_t *slot,
+    const ngx_http_zstd_mmap_verdict_t *in)
+{
+    ngx_http_zstd_mmap_verdict_t  *verdict;
+
+    verdict = &slot->verdict;
+
+    verdict->verified |= in->verified;
+
+    if (verdict->rc != ZMAP_AGAIN && verdict->rc != ZMAP_OK) {
+        return;
+    }
+
+    verdict->rc = in->rc;
+    verdict->frames = in->frames;
+
+    /* memory of the process that walked */
+
+    verdict->frames.index = NULL;
+    verdict->frames.nindex = 0;
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_claim_slot(ngx_http_zstd_mmap_table_t *table,
+    ngx_http_zstd_mmap_slot_t *slot)
+{
+    ngx_http_zstd_mmap_shared_t  *sh;
+
+    sh = table->sh;
+
+    if (ngx_http_zstd_mmap_is_claimed(sh, slot)) {
+        ngx_http_zstd_mmap_sweep_owners(table);
+    }
+
+    if (ngx_http_zstd_mmap_is_claimed(sh, slot)) {
+        return NGX_BUSY;
+    }
+
+    if (ngx_http_zstd_mmap_claim_owner(table) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    slot->claimed = table->owner + 1;
+    slot->epoch = ngx_http_zstd_mmap_get_epoch(sh, table->owner);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_zstd_mmap_unclaim_slot(ngx_http_zstd_mmap_table_t *table,
+    ngx_http_zstd_mmap_slot_t *slot)
+{
+    if (table->counts && slot->claimed == table->owner + 1) {
+        slot->claimed = 0;
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_zstd_mmap_is_claimed(ngx_http_zstd_mmap_shared_t *sh,
+    ngx_http_zstd_mmap_slot_t *slot)
+{
+    return slot->claimed
+           && slot->epoch
+              == ngx_http_zstd_mmap_get_epoch(sh, slot->claimed - 1);
+}
+
+
+void
+ngx_http_zstd_mmap_end_claims(ngx_http_zstd_mmap_table_t *table)
+{
+    if (table->counts) {
+        ngx_http_zstd_mmap_end_epoch(table->sh, table->owner);
+    }
+}
+
+
+static uint32_t
+ngx_http_zstd_mmap_get_epoch(ngx_http_zstd_mmap_shared_t *sh,
+    ngx_uint_t owner)
+{
+    return __atomic_load_n(&sh->_epochs[owner], __ATOMIC_RELAXED);
+}
+
+
+static void
+ngx_http_zstd_mmap_end_epoch(ngx_http_zstd_mmap_shared_t *sh,
+    ngx_uint_t owner)
+{
+    (void) __atomic_fetch_add(&sh->_epochs[owner], 1, __ATOMIC_RELAXED);
 }
 
 

@@ -1,6 +1,6 @@
 
 /*
- * The index of a zone in shared memory: slots, pins, owners, room.
+ * The index of a zone in shared memory: slots, pins, owners, verdicts, room.
  */
 
 
@@ -12,6 +12,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "core/zmap_frame.h"
 #include "core/zmap_map.h"
 
 #include <pthread.h>
@@ -30,6 +31,11 @@
  * table's lock is such a mutex too: it tells a death inside the lock, after
  * which nothing is looked up until no living process has a pin, and then the
  * table is made anew.
+ *
+ * A claim on a slot is the number of its owner and that owner's epoch: another
+ * epoch ends all claims of the owner at once, without the lock, when it dies,
+ * leaves, or finds the table busy when it wants to end one.  A claim pins
+ * nothing: it goes with the slot.
  *
  * None of this lives in a zone of nginx: in single-process mode nginx unmaps a
  * zone that the new cycle lacks while requests of the old cycle still run.
@@ -60,16 +66,32 @@ typedef struct {
 } ngx_http_zstd_mmap_key_t;
 
 
+/* what workers tell each other of the bytes of a version */
+
 typedef struct {
-    ngx_str_node_t            node;    /* must be first */
-    ngx_queue_t               queue;
-    ngx_http_zstd_mmap_key_t  key;
-    u_char                   *data;
-    ngx_uint_t                uses;
-    ngx_uint_t                retry;   /* uses before room is sought again */
-    ngx_uint_t                backoff;
-    ngx_atomic_t              _state;  /* ngx_http_zstd_mmap_slot_e */
-    uint64_t                  _pins[NGX_HTTP_ZSTD_MMAP_OWNERS / 64];
+    zmap_frames_t                  frames;   /* of the whole walk, without its
+                                                index; valid with ZMAP_OK */
+    zmap_rc_e                      rc;       /* ZMAP_OK, or what is wrong with
+                                                the bytes for every reader */
+    unsigned                       verified; /* they were all decoded, and the
+                                                checksums compared */
+} ngx_http_zstd_mmap_verdict_t;
+
+
+typedef struct {
+    ngx_str_node_t                 node;     /* must be first */
+    ngx_queue_t                    queue;
+    ngx_http_zstd_mmap_key_t       key;
+    u_char                        *data;
+    ngx_uint_t                     uses;
+    ngx_uint_t                     retry;    /* uses before room is sought
+                                                again */
+    ngx_uint_t                     backoff;
+    ngx_http_zstd_mmap_verdict_t   verdict;  /* ZMAP_AGAIN: not known */
+    uint32_t                       claimed;  /* owner + 1; 0: by nobody */
+    uint32_t                       epoch;    /* of the claim */
+    ngx_atomic_t                   _state;   /* ngx_http_zstd_mmap_slot_e */
+    uint64_t                       _pins[NGX_HTTP_ZSTD_MMAP_OWNERS / 64];
 } ngx_http_zstd_mmap_slot_t;
 
 
@@ -90,6 +112,7 @@ typedef struct {
     ngx_slab_pool_t           *pool;       /* at the beginning of data */
 
     pthread_mutex_t            owners[NGX_HTTP_ZSTD_MMAP_OWNERS];
+    uint32_t                   _epochs[NGX_HTTP_ZSTD_MMAP_OWNERS];
     ngx_uint_t                 nowners;    /* entries ever used */
 
     ngx_uint_t                 nslots;
@@ -159,6 +182,25 @@ void ngx_http_zstd_mmap_sweep_owners(ngx_http_zstd_mmap_table_t *table);
 ngx_int_t ngx_http_zstd_mmap_load_slot(ngx_http_zstd_mmap_table_t *table,
     ngx_http_zstd_mmap_slot_t *slot);
 
+/*
+ * Adds what a process found out: a bad verdict is never replaced, and verified
+ * stays.  The index of in is not looked at.
+ */
+void ngx_http_zstd_mmap_judge_slot(ngx_http_zstd_mmap_slot_t *slot,
+    const ngx_http_zstd_mmap_verdict_t *in);
+
+/*
+ * NGX_OK: this process has the only claim on the slot.  NGX_BUSY: somebody has
+ * it, this process included; the claims of the dead go as their pins do.
+ * NGX_DECLINED: the owner table is full.
+ */
+ngx_int_t ngx_http_zstd_mmap_claim_slot(ngx_http_zstd_mmap_table_t *table,
+    ngx_http_zstd_mmap_slot_t *slot);
+
+/* gives a claim of this process back; any other is left alone */
+void ngx_http_zstd_mmap_unclaim_slot(ngx_http_zstd_mmap_table_t *table,
+    ngx_http_zstd_mmap_slot_t *slot);
+
 /* takes data and version from an unpinned slot */
 void ngx_http_zstd_mmap_free_slot(ngx_http_zstd_mmap_table_t *table,
     ngx_http_zstd_mmap_slot_t *slot);
@@ -182,6 +224,9 @@ ngx_http_zstd_mmap_slot_e ngx_http_zstd_mmap_get_slot_state(
 /* takes back a pin of this process */
 void ngx_http_zstd_mmap_unpin_slot(ngx_http_zstd_mmap_table_t *table,
     ngx_http_zstd_mmap_slot_t *slot);
+
+/* gives all claims of this process back */
+void ngx_http_zstd_mmap_end_claims(ngx_http_zstd_mmap_table_t *table);
 
 /* ends the filling of a slot that this process pins and fills */
 void ngx_http_zstd_mmap_set_slot_state(ngx_http_zstd_mmap_slot_t *slot,

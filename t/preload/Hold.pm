@@ -34,7 +34,8 @@ sub new {
 sub run {
     my ($self, $conf) = @_;
 
-    local $ENV{LD_PRELOAD} = $self->{library};
+    local $ENV{LD_PRELOAD} = join ':', $self->{library},
+        $ENV{LD_PRELOAD} // ();
     local $ENV{ZMAP_HOLD} = $self->{order};
     local $ENV{ASAN_OPTIONS} = join ':', $ENV{ASAN_OPTIONS} // (),
         'verify_asan_link_order=0';
