@@ -405,15 +405,3 @@ ngx_http_zstd_mmap_recover(ngx_http_zstd_mmap_input_t *input)
     zmap_walk_free(&file->walk);
     zmap_walk_init(&file->walk, file->version.size);
 }
-
-
-/* only what the bytes of the version themselves say is kept */
-
-void
-ngx_http_zstd_mmap_judge(zmap_file_t *file, zmap_rc_e rc)
-{
-    if (rc >= ZMAP_EMPTY && rc != ZMAP_WINDOW && rc != ZMAP_DICTIONARY) {
-        ngx_http_zstd_mmap_count(verify_failures);
-        file->verdict = rc;
-    }
-}

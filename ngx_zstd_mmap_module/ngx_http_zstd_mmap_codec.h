@@ -11,7 +11,7 @@
  * Return codes are those of the core.  ZMAP_CHANGED replaces any other result
  * when the file is no longer its version; ZMAP_FAULT alone means that an
  * unchanged file could not be read.  A call may run on any thread on which its
- * input may be used; the event loop then judges its result.
+ * input may be used; the event loop then judges its result (verdict.h).
  */
 
 
@@ -44,12 +44,6 @@ zmap_rc_e ngx_http_zstd_mmap_decode_begin(ngx_http_zstd_mmap_input_t *input,
 /* the next piece, see zmap_decode_step() */
 zmap_rc_e ngx_http_zstd_mmap_decode_step(ngx_http_zstd_mmap_input_t *input,
     u_char *dst, size_t size, size_t *produced);
-
-/*
- * On the thread of the event loop: keeps as the verdict of the version what a
- * call found wrong with its bytes
- */
-void ngx_http_zstd_mmap_judge(zmap_file_t *file, zmap_rc_e rc);
 
 
 #endif /* NGX_HTTP_ZSTD_MMAP_CODEC_H */

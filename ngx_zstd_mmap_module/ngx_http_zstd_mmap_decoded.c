@@ -10,6 +10,7 @@
 #include "ngx_http_zstd_mmap_header.h"
 #include "ngx_http_zstd_mmap_stats.h"
 #include "ngx_http_zstd_mmap_stream.h"
+#include "ngx_http_zstd_mmap_verdict.h"
 #include "ngx_http_zstd_mmap_wait.h"
 #include "ngx_http_zstd_mmap_whole.h"
 
@@ -32,8 +33,8 @@ typedef struct {
 
 static zmap_rc_e ngx_http_zstd_mmap_fill_decoded(
     ngx_http_zstd_mmap_ctx_t *ctx);
-static void ngx_http_zstd_mmap_judge_body(zmap_file_t *file, size_t size,
-    zmap_rc_e rc);
+static void ngx_http_zstd_mmap_judge_body(ngx_http_zstd_mmap_input_t *input,
+    size_t size, zmap_rc_e rc);
 static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_start_body(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_uint_t ngx_http_zstd_mmap_in_threads(ngx_http_zstd_mmap_ctx_t *ctx,
@@ -123,19 +124,19 @@ ngx_http_zstd_mmap_fill_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 
     ngx_http_zstd_mmap_put_decoder(input);
 
-    ngx_http_zstd_mmap_judge_body(ctx->file, ctx->size, rc);
+    ngx_http_zstd_mmap_judge_body(input, ctx->size, rc);
 
     return rc;
 }
 
 
 static void
-ngx_http_zstd_mmap_judge_body(zmap_file_t *file, size_t size, zmap_rc_e rc)
+ngx_http_zstd_mmap_judge_body(ngx_http_zstd_mmap_input_t *input, size_t size,
+    zmap_rc_e rc)
 {
-    ngx_http_zstd_mmap_judge(file, rc);
+    ngx_http_zstd_mmap_judge_content(input, rc);
 
     if (rc == ZMAP_OK) {
-        file->verified = 1;
         ngx_http_zstd_mmap_count_bytes(decoded_produced, size);
     }
 }
@@ -208,14 +209,14 @@ ngx_http_zstd_mmap_run_body_job(ngx_http_zstd_mmap_job_t *job)
 static void
 ngx_http_zstd_mmap_end_body(ngx_http_zstd_mmap_job_t *job)
 {
-    zmap_file_t  *file;
+    ngx_http_zstd_mmap_input_t  *input;
 
-    file = job->input.file;
+    input = &job->input;
 
-    ngx_http_zstd_mmap_judge_body(file, job->body->size, job->rc);
+    ngx_http_zstd_mmap_judge_body(input, job->body->size, job->rc);
 
     if (job->rc == ZMAP_OK) {
-        ngx_http_zstd_mmap_keep_body(job->input.worker, job->body, file,
+        ngx_http_zstd_mmap_keep_body(input->worker, job->body, input->file,
                                      ZMAP_BODY_DECODED);
     }
 }
@@ -527,7 +528,7 @@ ngx_http_zstd_mmap_take_step(ngx_http_zstd_mmap_ctx_t *ctx,
 {
     *work = step->work;
 
-    ngx_http_zstd_mmap_judge(ctx->file, rc);
+    ngx_http_zstd_mmap_judge(ctx->source, rc);
 
     if (rc != ZMAP_OK && rc != ZMAP_AGAIN) {
         return rc;

@@ -208,6 +208,9 @@ ngx_http_zstd_mmap_use_file(ngx_http_zstd_mmap_ctx_t *ctx, zmap_file_t *file)
 
     input->file = file;
     input->asked = 0;
+    input->young = zmap_version_racy(&file->version, r->start_sec,
+                                     r->start_msec * 1000000)
+                   ? 1 : 0;
     input->fd = ctx->of.fd;
     input->conf = ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module);
     input->worker = ctx->worker;

@@ -134,6 +134,7 @@ static ngx_int_t
 ngx_http_zstd_mmap_serve(ngx_http_zstd_mmap_ctx_t *ctx)
 {
     ngx_int_t                       rc;
+    zmap_rc_e                       zrc;
     zmap_serve_e                    serve;
     zmap_accept_t                   accept;
     ngx_http_request_t             *r;
@@ -146,8 +147,10 @@ ngx_http_zstd_mmap_serve(ngx_http_zstd_mmap_ctx_t *ctx)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (ctx->expired) {
-        return ngx_http_zstd_mmap_refuse(ctx, ZMAP_AGAIN);
+    zrc = ctx->expired ? ZMAP_AGAIN : ngx_http_zstd_mmap_take_outcome(ctx);
+
+    if (zrc != ZMAP_OK) {
+        return ngx_http_zstd_mmap_refuse(ctx, zrc);
     }
 
     zmap_accept_init(&accept);
@@ -271,7 +274,7 @@ ngx_http_zstd_mmap_serve_frames(ngx_http_zstd_mmap_ctx_t *ctx)
         zrc = ngx_http_zstd_mmap_vouch_header(ctx, &job);
 
     } else {
-        zrc = ngx_http_zstd_mmap_vouch_frames(ctx, &job);
+        zrc = ngx_http_zstd_mmap_vouch_frames(ctx, 0, &job);
     }
 
     if (zrc != ZMAP_OK) {
@@ -372,7 +375,7 @@ ngx_http_zstd_mmap_serve_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
         return rc;
     }
 
-    zrc = ngx_http_zstd_mmap_vouch_frames(ctx, &job);
+    zrc = ngx_http_zstd_mmap_vouch_frames(ctx, 1, &job);
     if (zrc == ZMAP_OK) {
         zrc = ngx_http_zstd_mmap_decodable(ctx);
     }

@@ -45,6 +45,8 @@ typedef struct {
                                                   out of the mapping again */
     unsigned                        whole:1;   /* decoded in one go */
     unsigned                        asked:1;   /* for the staged copy */
+    unsigned                        young:1;   /* the version may be two: it was
+                                                  racy when the request began */
 } ngx_http_zstd_mmap_input_t;
 
 

@@ -21,6 +21,7 @@ static void ngx_http_zstd_mmap_end_task(ngx_event_t *ev);
 static ngx_uint_t ngx_http_zstd_mmap_is_given_up(
     ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_run_slice(ngx_event_t *ev);
+static void ngx_http_zstd_mmap_next_slice(ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_end_job(ngx_http_zstd_mmap_job_t *job);
 
 
@@ -93,6 +94,7 @@ ngx_http_zstd_mmap_alloc_job(ngx_http_zstd_mmap_input_t *input,
     job->input.worker = input->worker;
     job->input.log = ngx_cycle->log;
     job->input.file = zmap_file_ref(input->file);
+    job->input.young = input->young;
 
     job->event.handler = ngx_http_zstd_mmap_run_slice;
     job->event.data = job;
@@ -109,7 +111,7 @@ ngx_http_zstd_mmap_alloc_job(ngx_http_zstd_mmap_input_t *input,
 
 
 /*
- * In single-process mode a reload unmaps the zones of the cycle before, and no
+ * In single-process mode a reload frees the zones of the cycle before, and no
  * request of that cycle keeps them for a job.
  */
 
@@ -125,7 +127,10 @@ ngx_http_zstd_mmap_open_job(ngx_http_zstd_mmap_job_t *job,
         return NGX_ERROR;
     }
 
-    if (input->segment.data && ngx_process != NGX_PROCESS_SINGLE) {
+    if (ngx_process == NGX_PROCESS_SINGLE) {
+        job->conf.stage = NULL;
+
+    } else if (input->segment.data) {
         ngx_http_zstd_mmap_hold_segment(&job->input.segment,
                                         &input->segment);
         return NGX_OK;
@@ -187,7 +192,7 @@ ngx_http_zstd_mmap_start_job(ngx_http_zstd_mmap_job_t *job,
 
 #endif
 
-    ngx_post_event(&job->event, &ngx_posted_next_events);
+    ngx_http_zstd_mmap_next_slice(job);
 }
 
 
@@ -275,11 +280,23 @@ ngx_http_zstd_mmap_run_slice(ngx_event_t *ev)
     job->err = ngx_errno;
 
     if (job->rc == ZMAP_AGAIN && !ngx_http_zstd_mmap_is_given_up(job)) {
-        ngx_post_event(&job->event, &ngx_posted_next_events);
+        ngx_http_zstd_mmap_next_slice(job);
         return;
     }
 
     ngx_http_zstd_mmap_end_job(job);
+}
+
+
+static void
+ngx_http_zstd_mmap_next_slice(ngx_http_zstd_mmap_job_t *job)
+{
+    if (job->delay) {
+        ngx_add_timer(&job->event, job->delay);
+
+    } else {
+        ngx_post_event(&job->event, &ngx_posted_next_events);
+    }
 }
 
 
@@ -300,6 +317,10 @@ ngx_http_zstd_mmap_destroy_job(ngx_http_zstd_mmap_job_t *job)
 
     if (job->event.posted) {
         ngx_delete_posted_event(&job->event);
+    }
+
+    if (job->event.timer_set) {
+        ngx_del_timer(&job->event);
     }
 
     ngx_http_zstd_mmap_close_input(&job->input);

@@ -41,6 +41,7 @@ struct ngx_http_zstd_mmap_job_s {
     ngx_http_zstd_mmap_input_t      input;
     ngx_http_zstd_mmap_loc_conf_t   conf;
     ngx_thread_task_t              *task;      /* NULL: by slices */
+    ngx_msec_t                      delay;     /* before each slice */
     ngx_event_t                     event;
 
     ngx_http_zstd_mmap_run_pt       run;

@@ -7,6 +7,7 @@
 #include "ngx_http_zstd_mmap_vouch.h"
 #include "ngx_http_zstd_mmap_codec.h"
 #include "ngx_http_zstd_mmap_stats.h"
+#include "ngx_http_zstd_mmap_verdict.h"
 #include "ngx_http_zstd_mmap_wait.h"
 
 
@@ -16,10 +17,16 @@
 /* what a thread walks between two looks whether it is still wanted, msec */
 #define NGX_HTTP_ZSTD_MMAP_WALK_LOOK  100
 
+/* between two looks at what another worker does, msec */
+#define NGX_HTTP_ZSTD_MMAP_LOOK       20
+
 /* a piece of a body that is decoded for its checksums only */
 #define NGX_HTTP_ZSTD_MMAP_PROBE      (256 * 1024)
 
 
+static zmap_rc_e ngx_http_zstd_mmap_find_verdict(
+    ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_job_t **job);
+static void ngx_http_zstd_mmap_forget_told(zmap_file_t *file);
 static zmap_rc_e ngx_http_zstd_mmap_walk_turn(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_start_vouching(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_job_t *job);
@@ -30,7 +37,12 @@ static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_walk(
 static zmap_rc_e ngx_http_zstd_mmap_run_walk_job(
     ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_end_walk(ngx_http_zstd_mmap_job_t *job);
-static void ngx_http_zstd_mmap_judge_walk(zmap_file_t *file, zmap_rc_e rc);
+static zmap_rc_e ngx_http_zstd_mmap_verify(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_job_t **job);
+static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_look(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static zmap_rc_e ngx_http_zstd_mmap_run_look(ngx_http_zstd_mmap_job_t *job);
+static void ngx_http_zstd_mmap_end_look(ngx_http_zstd_mmap_job_t *job);
 static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_probe(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job);
@@ -41,26 +53,22 @@ static void ngx_http_zstd_mmap_end_probe(ngx_http_zstd_mmap_job_t *job);
 
 zmap_rc_e
 ngx_http_zstd_mmap_vouch_frames(ngx_http_zstd_mmap_ctx_t *ctx,
-    ngx_http_zstd_mmap_job_t **job)
+    ngx_uint_t indexed, ngx_http_zstd_mmap_job_t **job)
 {
     zmap_rc_e     rc;
     zmap_file_t  *file;
 
     file = ctx->file;
 
-    if (file->verdict != ZMAP_AGAIN) {
-        return file->verdict;
+    rc = ngx_http_zstd_mmap_find_verdict(ctx, job);
+
+    if (file->told && indexed && file->walk.frames.frames > 1) {
+        ngx_http_zstd_mmap_forget_told(file);
+        rc = ZMAP_AGAIN;
     }
 
-    rc = ngx_http_zstd_mmap_take_outcome(ctx);
-    if (rc != ZMAP_OK) {
+    if (rc != ZMAP_AGAIN || *job) {
         return rc;
-    }
-
-    *job = ngx_http_zstd_mmap_find_file_job(file,
-                                            ngx_http_zstd_mmap_run_walk_job);
-    if (*job) {
-        return ZMAP_AGAIN;
     }
 
     rc = ngx_http_zstd_mmap_map(&ctx->input);
@@ -76,6 +84,44 @@ ngx_http_zstd_mmap_vouch_frames(ngx_http_zstd_mmap_ctx_t *ctx,
     *job = ngx_http_zstd_mmap_create_walk(ctx);
 
     return ngx_http_zstd_mmap_start_vouching(ctx, *job);
+}
+
+
+/* ZMAP_AGAIN: not known, or *job is finding out; nobody else may walk then */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_find_verdict(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_job_t **job)
+{
+    zmap_file_t  *file;
+
+    file = ctx->file;
+    *job = NULL;
+
+    if (file->verdict != ZMAP_AGAIN) {
+        return file->verdict;
+    }
+
+    *job = ngx_http_zstd_mmap_find_file_job(file,
+                                            ngx_http_zstd_mmap_run_walk_job);
+
+    if (*job == NULL && file->walk.offset == 0) {
+        ngx_http_zstd_mmap_ask_others(&ctx->input);
+    }
+
+    return file->verdict;
+}
+
+
+/* the index is the worker's own: it has to walk the file for it */
+
+static void
+ngx_http_zstd_mmap_forget_told(zmap_file_t *file)
+{
+    zmap_walk_init(&file->walk, file->version.size);
+
+    file->verdict = ZMAP_AGAIN;
+    file->told = 0;
 }
 
 
@@ -109,12 +155,11 @@ ngx_http_zstd_mmap_start_vouching(ngx_http_zstd_mmap_ctx_t *ctx,
 static zmap_rc_e
 ngx_http_zstd_mmap_walk_turn(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    zmap_rc_e     rc;
-    zmap_file_t  *file;
+    zmap_rc_e  rc;
 
-    file = ctx->file;
-
-    if (ngx_http_zstd_mmap_has_threads(ctx->input.conf, file->version.size)) {
+    if (ngx_http_zstd_mmap_has_threads(ctx->input.conf,
+                                       ctx->file->version.size))
+    {
         return ZMAP_AGAIN;
     }
 
@@ -122,7 +167,7 @@ ngx_http_zstd_mmap_walk_turn(ngx_http_zstd_mmap_ctx_t *ctx)
 
     ctx->input.dropped = 0;
 
-    ngx_http_zstd_mmap_judge_walk(file, rc);
+    ngx_http_zstd_mmap_judge_walk(&ctx->input, rc);
 
     return rc;
 }
@@ -164,18 +209,7 @@ ngx_http_zstd_mmap_run_walk_job(ngx_http_zstd_mmap_job_t *job)
 static void
 ngx_http_zstd_mmap_end_walk(ngx_http_zstd_mmap_job_t *job)
 {
-    ngx_http_zstd_mmap_judge_walk(job->input.file, job->rc);
-}
-
-
-static void
-ngx_http_zstd_mmap_judge_walk(zmap_file_t *file, zmap_rc_e rc)
-{
-    ngx_http_zstd_mmap_judge(file, rc);
-
-    if (rc == ZMAP_OK) {
-        file->verdict = ZMAP_OK;
-    }
+    ngx_http_zstd_mmap_judge_walk(&job->input, job->rc);
 }
 
 
@@ -183,23 +217,11 @@ zmap_rc_e
 ngx_http_zstd_mmap_vouch_header(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_job_t **job)
 {
-    zmap_rc_e     rc;
-    zmap_file_t  *file;
+    zmap_rc_e  rc;
 
-    file = ctx->file;
+    rc = ngx_http_zstd_mmap_find_verdict(ctx, job);
 
-    if (file->verdict != ZMAP_AGAIN) {
-        return file->verdict;
-    }
-
-    *job = ngx_http_zstd_mmap_find_file_job(file,
-                                            ngx_http_zstd_mmap_run_walk_job);
-    if (*job) {
-        return ZMAP_AGAIN;
-    }
-
-    rc = ngx_http_zstd_mmap_take_outcome(ctx);
-    if (rc != ZMAP_OK) {
+    if (rc != ZMAP_AGAIN || *job) {
         return rc;
     }
 
@@ -209,7 +231,7 @@ ngx_http_zstd_mmap_vouch_header(ngx_http_zstd_mmap_ctx_t *ctx,
         rc = ngx_http_zstd_mmap_peek(&ctx->input);
     }
 
-    ngx_http_zstd_mmap_judge(file, rc);
+    ngx_http_zstd_mmap_judge(&ctx->input, rc);
 
     return rc;
 }
@@ -219,7 +241,6 @@ zmap_rc_e
 ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_job_t **job)
 {
-    zmap_rc_e     rc;
     zmap_file_t  *file;
 
     file = ctx->file;
@@ -228,11 +249,6 @@ ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
         || file->verified)
     {
         return ZMAP_OK;
-    }
-
-    rc = ngx_http_zstd_mmap_take_outcome(ctx);
-    if (rc != ZMAP_OK) {
-        return rc;
     }
 
     if (file->walk.frames.window > (uint64_t) ctx->input.conf->decode_window) {
@@ -245,9 +261,101 @@ ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
         return ZMAP_AGAIN;
     }
 
+    return ngx_http_zstd_mmap_verify(ctx, job);
+}
+
+
+/* one worker does it for all */
+
+static zmap_rc_e
+ngx_http_zstd_mmap_verify(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_http_zstd_mmap_job_t **job)
+{
+    zmap_file_t                 *file;
+    ngx_http_zstd_mmap_input_t  *input;
+
+    file = ctx->file;
+    input = &ctx->input;
+
+    ngx_http_zstd_mmap_ask_others(input);
+
+    if (file->verified || file->verdict != ZMAP_OK) {
+        return file->verdict;
+    }
+
+    *job = ngx_http_zstd_mmap_find_file_job(file, ngx_http_zstd_mmap_run_look);
+    if (*job) {
+        return ZMAP_AGAIN;
+    }
+
+    if (ngx_http_zstd_mmap_claim(input) == NGX_BUSY
+        && ngx_http_zstd_mmap_can_wait(ctx->request))
+    {
+        *job = ngx_http_zstd_mmap_create_look(ctx);
+
+        return ngx_http_zstd_mmap_start_vouching(ctx, *job);
+    }
+
     *job = ngx_http_zstd_mmap_create_probe(ctx);
 
+    if (*job == NULL) {
+        ngx_http_zstd_mmap_release_claim(input);
+    }
+
     return ngx_http_zstd_mmap_start_vouching(ctx, *job);
+}
+
+
+/* looks now and then whether the other worker has ended */
+
+static ngx_http_zstd_mmap_job_t *
+ngx_http_zstd_mmap_create_look(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_job_t  *job;
+
+    job = ngx_http_zstd_mmap_create_job(&ctx->input, 0,
+                                        ngx_http_zstd_mmap_run_look,
+                                        ngx_http_zstd_mmap_end_look);
+    if (job) {
+        job->task = NULL;
+        job->delay = NGX_HTTP_ZSTD_MMAP_LOOK;
+    }
+
+    return job;
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_run_look(ngx_http_zstd_mmap_job_t *job)
+{
+    zmap_file_t                 *file;
+    ngx_http_zstd_mmap_input_t  *input;
+
+    input = &job->input;
+    file = input->file;
+
+    ngx_http_zstd_mmap_ask_others(input);
+
+    if (file->verified || file->verdict != ZMAP_OK) {
+        return file->verdict;
+    }
+
+    if (ngx_http_zstd_mmap_claim(input) == NGX_BUSY) {
+        return ZMAP_AGAIN;
+    }
+
+    /* the other one gave it up: who is waked first claims it again */
+
+    ngx_http_zstd_mmap_release_claim(input);
+
+    return ZMAP_OK;
+}
+
+
+static void
+ngx_http_zstd_mmap_end_look(ngx_http_zstd_mmap_job_t *job)
+{
+    /* void */
 }
 
 
@@ -339,13 +447,12 @@ ngx_http_zstd_mmap_end_probe(ngx_http_zstd_mmap_job_t *job)
 
     file = job->input.file;
 
-    ngx_http_zstd_mmap_judge(file, job->rc);
+    ngx_http_zstd_mmap_judge_content(&job->input, job->rc);
 
     if (job->rc != ZMAP_OK) {
+        ngx_http_zstd_mmap_release_claim(&job->input);
         return;
     }
-
-    file->verified = 1;
 
     if (!file->walk.frames.sized) {
         file->learnt = zmap_decode_total(job->input.decoder);

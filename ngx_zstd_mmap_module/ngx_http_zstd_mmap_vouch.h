@@ -16,9 +16,12 @@
 #include "ngx_http_zstd_mmap_ctx.h"
 
 
-/* the whole file was walked */
+/*
+ * The whole file was walked: by this worker, as far as its frame index is
+ * needed (indexed), else perhaps by another one.
+ */
 zmap_rc_e ngx_http_zstd_mmap_vouch_frames(ngx_http_zstd_mmap_ctx_t *ctx,
-    ngx_http_zstd_mmap_job_t **job);
+    ngx_uint_t indexed, ngx_http_zstd_mmap_job_t **job);
 
 /* the first frame header was read: what zstd_mmap_verify off asks for */
 zmap_rc_e ngx_http_zstd_mmap_vouch_header(ngx_http_zstd_mmap_ctx_t *ctx,

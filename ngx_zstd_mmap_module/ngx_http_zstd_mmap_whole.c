@@ -34,11 +34,6 @@ ngx_http_zstd_mmap_send_whole(ngx_http_zstd_mmap_ctx_t *ctx,
 
     r = ctx->request;
 
-    zrc = ngx_http_zstd_mmap_take_outcome(ctx);
-    if (zrc != ZMAP_OK) {
-        return ngx_http_zstd_mmap_refuse(ctx, zrc);
-    }
-
     job = NULL;
 
     if (!ngx_http_zstd_mmap_find_body(ctx, whole->kind)) {

@@ -36,6 +36,8 @@ typedef struct {
                                   the user of the table */
     uint8_t         has_learnt;
     uint8_t         verified;  /* all of it was decoded, without an error */
+    uint8_t         told;      /* the verdict and what the walk found, without
+                                  its index, are somebody else's */
 
     /* private */
     unsigned        _refs;
