@@ -126,6 +126,12 @@ static ngx_http_zstd_mmap_bounds_t  ngx_http_zstd_mmap_buffers_bounds = {
 };
 
 
+static ngx_http_zstd_mmap_bounds_t  ngx_http_zstd_mmap_streams_bounds = {
+    NGX_HTTP_ZSTD_MMAP_MB, 1024 * NGX_HTTP_ZSTD_MMAP_GB,
+    "a size from 1m to 1024g"
+};
+
+
 static ngx_http_zstd_mmap_bounds_t  ngx_http_zstd_mmap_zone_bounds = {
     NGX_HTTP_ZSTD_MMAP_MB, 1024 * NGX_HTTP_ZSTD_MMAP_GB,
     "NAME:SIZE with a size from 1m to 1024g"
@@ -248,6 +254,13 @@ ngx_command_t  ngx_http_zstd_mmap_commands[] = {
       0,
       NULL },
 
+    { ngx_string("zstd_mmap_streams"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_zstd_mmap_set_size,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_zstd_mmap_main_conf_t, streams),
+      &ngx_http_zstd_mmap_streams_bounds },
+
     { ngx_string("zstd_mmap_verify"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
       ngx_http_zstd_mmap_set_enum,
@@ -315,6 +328,7 @@ ngx_http_zstd_mmap_create_main_conf(ngx_conf_t *cf)
     zmcf->buffers_hugepages = NGX_CONF_UNSET_UINT;
     zmcf->cache_max = NGX_CONF_UNSET;
     zmcf->cache_inactive = NGX_CONF_UNSET;
+    zmcf->streams = NGX_CONF_UNSET;
 
     return zmcf;
 }
@@ -332,6 +346,7 @@ ngx_http_zstd_mmap_init_main_conf(ngx_conf_t *cf, void *conf)
     ngx_conf_init_uint_value(zmcf->buffers_hugepages, ZMAP_HUGE_OFF);
     ngx_conf_init_value(zmcf->cache_max, 1024);
     ngx_conf_init_value(zmcf->cache_inactive, 60);
+    ngx_conf_init_value(zmcf->streams, 256 * NGX_HTTP_ZSTD_MMAP_MB);
 
     return NGX_CONF_OK;
 }
@@ -448,6 +463,16 @@ ngx_http_zstd_mmap_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
                              256 * NGX_HTTP_ZSTD_MMAP_KB);
     ngx_conf_merge_ptr_value(conf->threads, prev->threads, NULL);
 
+    zmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_zstd_mmap_module);
+
+    if (conf->chunk > zmcf->streams / NGX_HTTP_ZSTD_MMAP_PIECES) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"zstd_mmap_streams\" of %O bytes has no room for "
+                           "two pieces of \"zstd_mmap_chunk\", %O bytes each",
+                           zmcf->streams, conf->chunk);
+        return NGX_CONF_ERROR;
+    }
+
     stage = conf->stage;
 
     if (stage == NULL || stage->zone || stage->name.len == 0) {
@@ -455,8 +480,6 @@ ngx_http_zstd_mmap_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     /* the zone may be declared below the location */
-
-    zmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_zstd_mmap_module);
 
     stage->zone = ngx_http_zstd_mmap_get_zone(zmcf, &stage->name);
 

@@ -19,6 +19,10 @@
 #endif
 
 
+/* what a reply in pieces holds of them */
+#define NGX_HTTP_ZSTD_MMAP_PIECES  2
+
+
 typedef enum {
     NGX_HTTP_ZSTD_MMAP_OFF = 0,
     NGX_HTTP_ZSTD_MMAP_ON,             /* negotiate */
@@ -74,6 +78,7 @@ typedef struct {
     ngx_uint_t    buffers_hugepages;   /* zmap_huge_e */
     ngx_int_t     cache_max;           /* 0: no table */
     time_t        cache_inactive;
+    off_t         streams;             /* of all streams of a worker */
     ngx_array_t  *zones;               /* ngx_http_zstd_mmap_zone_t *; NULL:
                                           none */
 } ngx_http_zstd_mmap_main_conf_t;

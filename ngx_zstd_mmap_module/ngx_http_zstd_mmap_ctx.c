@@ -59,6 +59,49 @@ ngx_http_zstd_mmap_find_ctx(ngx_http_request_t *r)
 }
 
 
+ngx_uint_t
+ngx_http_zstd_mmap_was_limited(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t        *cln;
+    ngx_http_zstd_mmap_ctx_t  *ctx;
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+
+        if (cln->handler != ngx_http_zstd_mmap_cleanup_ctx) {
+            continue;
+        }
+
+        ctx = cln->data;
+
+        if (ctx->request == r && ctx->limited) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_charge_stream(ngx_http_zstd_mmap_ctx_t *ctx,
+    uint64_t window, uint64_t room, uint64_t limit)
+{
+    uint64_t  used;
+
+    used = ctx->worker->streams;
+
+    if (used > limit || room > limit - used || window > limit - used - room) {
+        return NGX_BUSY;
+    }
+
+    ctx->window = window;
+    ctx->room = room;
+    ctx->worker->streams += window + room;
+
+    return NGX_OK;
+}
+
+
 void
 ngx_http_zstd_mmap_leave_job(ngx_http_zstd_mmap_ctx_t *ctx)
 {
@@ -94,6 +137,7 @@ ngx_http_zstd_mmap_leave_steps(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     ctx->steps = NULL;
+    ctx->source = NULL;
 
     if (!ctx->pending) {
         ngx_http_zstd_mmap_destroy_job(job);
@@ -124,17 +168,43 @@ ngx_http_zstd_mmap_take_outcome(ngx_http_zstd_mmap_ctx_t *ctx)
 
 
 void
-ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx)
+ngx_http_zstd_mmap_put_stream_decoder(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    ngx_http_zstd_mmap_close_input(&ctx->input);
+    if (ctx->source) {
+        ngx_http_zstd_mmap_put_decoder(ctx->source);
+    }
 
+    if (ctx->window) {
+        ctx->worker->streams -= ctx->window;
+        ctx->window = 0;
+    }
+}
+
+
+void
+ngx_http_zstd_mmap_put_stream(ngx_http_zstd_mmap_ctx_t *ctx)
+{
     ngx_http_zstd_mmap_leave_steps(ctx);
+    ngx_http_zstd_mmap_put_stream_decoder(ctx);
 
     if (ctx->pieces) {
         ctx->worker->streaming -= ctx->pieces->size;
         zmap_bodies_release(ctx->worker->bodies, ctx->pieces);
         ctx->pieces = NULL;
     }
+
+    if (ctx->room) {
+        ctx->worker->streams -= ctx->room;
+        ctx->room = 0;
+    }
+}
+
+
+void
+ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_put_stream(ctx);
+    ngx_http_zstd_mmap_close_input(&ctx->input);
 
     if (ctx->body) {
         zmap_bodies_release(ctx->worker->bodies, ctx->body);

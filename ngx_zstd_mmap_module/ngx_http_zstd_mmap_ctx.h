@@ -38,6 +38,9 @@ struct ngx_http_zstd_mmap_ctx_s {
     ngx_http_zstd_mmap_input_t   *source;    /* of a body in pieces: input, or
                                                 that of steps */
     ngx_http_zstd_mmap_job_t     *steps;     /* ours; makes pieces in threads */
+    uint64_t                      window;    /* bytes of zstd_mmap_streams that
+                                                are charged for the decoder */
+    uint64_t                      room;      /* and for the pieces */
 
     ngx_file_t                   *slices;    /* frames that are sent in pieces:
                                                 the file */
@@ -61,7 +64,9 @@ struct ngx_http_zstd_mmap_ctx_s {
     unsigned                      resumed:1; /* the handler runs once more */
     unsigned                      expired:1; /* it waited for too long */
     unsigned                      unsendable:1; /* counted as such */
-    unsigned                      limited:1; /* counted as such */
+    unsigned                      crowded:1; /* found no buffer: counted */
+    unsigned                      limited:1; /* there was no room for it, or no
+                                                time */
     unsigned                      pending:1; /* the next piece is being made */
     unsigned                      stepped:1; /* it has been made */
 };
@@ -79,6 +84,23 @@ void ngx_http_zstd_mmap_leave_job(ngx_http_zstd_mmap_ctx_t *ctx);
 
 /* the result of the job that it waited for, with its errno, once */
 zmap_rc_e ngx_http_zstd_mmap_take_outcome(ngx_http_zstd_mmap_ctx_t *ctx);
+
+/* nonzero when one of them was refused for lack of room or time */
+ngx_uint_t ngx_http_zstd_mmap_was_limited(ngx_http_request_t *r);
+
+/*
+ * Charges a stream that is about to begin: bytes for its decoder and for its
+ * pieces.  NGX_BUSY, with nothing done: limit, that of all streams of the
+ * worker, leaves no room for them.
+ */
+ngx_int_t ngx_http_zstd_mmap_charge_stream(ngx_http_zstd_mmap_ctx_t *ctx,
+    uint64_t window, uint64_t room, uint64_t limit);
+
+/* gives back the decoder of a stream, and what is charged for it */
+void ngx_http_zstd_mmap_put_stream_decoder(ngx_http_zstd_mmap_ctx_t *ctx);
+
+/* gives back decoder and pieces, and what is charged for them */
+void ngx_http_zstd_mmap_put_stream(ngx_http_zstd_mmap_ctx_t *ctx);
 
 /* gives back what depends on the version of the file, and the file */
 void ngx_http_zstd_mmap_reset_ctx(ngx_http_zstd_mmap_ctx_t *ctx);

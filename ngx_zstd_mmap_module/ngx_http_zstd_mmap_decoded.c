@@ -48,6 +48,14 @@ static ngx_int_t ngx_http_zstd_mmap_resume_decoded(
 static ngx_int_t ngx_http_zstd_mmap_send_ranged_header(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_count_decoded(off_t n, ngx_uint_t kept);
+static ngx_uint_t ngx_http_zstd_mmap_has_room(ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_int_t ngx_http_zstd_mmap_take_room(ngx_http_zstd_mmap_ctx_t *ctx);
+static uint64_t ngx_http_zstd_mmap_stream_window(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_int_t ngx_http_zstd_mmap_send_without_room(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_int_t ngx_http_zstd_mmap_begin_stream(
+    ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_open_source(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_begin_decoded(
@@ -252,12 +260,15 @@ ngx_http_zstd_mmap_count_decoded(off_t n, ngx_uint_t kept)
 ngx_int_t
 ngx_http_zstd_mmap_stream_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    zmap_rc_e                     zrc;
-    ngx_int_t                     rc;
-    ngx_http_request_t           *r;
-    ngx_http_zstd_mmap_stream_t  *stream;
+    ngx_int_t            rc;
+    ngx_http_request_t  *r;
 
     r = ctx->request;
+
+    if (!ngx_http_zstd_mmap_has_room(ctx)) {
+        /* it would not be served however long a client tries again */
+        return ngx_http_zstd_mmap_refuse(ctx, ZMAP_WINDOW);
+    }
 
     /* several buffers cannot be cut into several ranges */
     r->single_range = 1;
@@ -265,6 +276,107 @@ ngx_http_zstd_mmap_stream_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
     if (r->method == NGX_HTTP_HEAD || r->header_only) {
         return ngx_http_zstd_mmap_send_decoded_header(ctx, ctx->size != -1);
     }
+
+    if (ngx_http_zstd_mmap_take_room(ctx) != NGX_OK) {
+        return ngx_http_zstd_mmap_send_without_room(ctx);
+    }
+
+    rc = ngx_http_zstd_mmap_begin_stream(ctx);
+
+    if (rc != NGX_DONE) {
+        ngx_http_zstd_mmap_put_stream(ctx);
+    }
+
+    return rc;
+}
+
+
+/* whether the stream fits into zstd_mmap_streams when it is the only one */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_has_room(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_loc_conf_t   *zlcf;
+    ngx_http_zstd_mmap_main_conf_t  *zmcf;
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+    zmcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_zstd_mmap_module);
+
+    /* the configuration made sure of the pieces */
+
+    return ngx_http_zstd_mmap_stream_window(ctx)
+           <= (uint64_t) (zmcf->streams
+                          - NGX_HTTP_ZSTD_MMAP_PIECES * zlcf->chunk);
+}
+
+
+static ngx_int_t
+ngx_http_zstd_mmap_take_room(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_zstd_mmap_loc_conf_t   *zlcf;
+    ngx_http_zstd_mmap_main_conf_t  *zmcf;
+
+    zlcf = ngx_http_get_module_loc_conf(ctx->request,
+                                        ngx_http_zstd_mmap_module);
+    zmcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_zstd_mmap_module);
+
+    return ngx_http_zstd_mmap_charge_stream(ctx,
+                                   ngx_http_zstd_mmap_stream_window(ctx),
+                                   NGX_HTTP_ZSTD_MMAP_PIECES * zlcf->chunk,
+                                   zmcf->streams);
+}
+
+
+/* what libzstd takes for a frame: no more than the frame decodes to */
+
+static uint64_t
+ngx_http_zstd_mmap_stream_window(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    uint64_t  window;
+
+    window = ctx->file->walk.frames.window;
+
+    return (ctx->size == -1) ? window : ngx_min(window, (uint64_t) ctx->size);
+}
+
+
+/* a 304 needs none */
+
+static ngx_int_t
+ngx_http_zstd_mmap_send_without_room(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    if (!ngx_http_zstd_mmap_is_not_modified(ctx)) {
+        return ngx_http_zstd_mmap_refuse_limit(ctx, "there is no room for it");
+    }
+
+    rc = ngx_http_zstd_mmap_send_decoded_header(ctx, ctx->size != -1);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || ctx->request->header_only) {
+        return rc;
+    }
+
+    /* a module on the way has made it a reply with a body after all */
+
+    return ngx_http_zstd_mmap_abort(ctx, ZMAP_NOMEM);
+}
+
+
+/* NGX_DONE: the stream goes on; else it has not begun, or has ended */
+
+static ngx_int_t
+ngx_http_zstd_mmap_begin_stream(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_rc_e                     zrc;
+    ngx_int_t                     rc;
+    ngx_http_request_t           *r;
+    ngx_http_zstd_mmap_stream_t  *stream;
+
+    r = ctx->request;
 
     zrc = ngx_http_zstd_mmap_open_source(ctx);
     if (zrc != ZMAP_OK) {
@@ -585,7 +697,8 @@ ngx_http_zstd_mmap_end_decoded(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
     }
 
     /* its window need not wait for a slow client to take the last piece */
-    ngx_http_zstd_mmap_put_decoder(ctx->source);
+    ngx_http_zstd_mmap_put_stream_decoder(ctx);
+    ngx_http_zstd_mmap_show_worker(ctx->worker);
 
     return ZMAP_OK;
 }

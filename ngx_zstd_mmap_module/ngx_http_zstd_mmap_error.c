@@ -10,8 +10,12 @@
 #include "ngx_http_zstd_mmap_stats.h"
 
 
+static ngx_uint_t ngx_http_zstd_mmap_leave_to_plain(
+    ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc);
+static void ngx_http_zstd_mmap_report_limit(ngx_http_zstd_mmap_ctx_t *ctx,
+    char *why);
 static void ngx_http_zstd_mmap_set_linger(ngx_connection_t *c,
     ngx_uint_t reset);
 static ngx_http_zstd_mmap_reason_e ngx_http_zstd_mmap_reason(zmap_rc_e rc);
@@ -20,8 +24,6 @@ static ngx_http_zstd_mmap_reason_e ngx_http_zstd_mmap_reason(zmap_rc_e rc);
 ngx_int_t
 ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
 {
-    ngx_int_t  found;
-
     if (rc == ZMAP_CHANGED) {
         ngx_http_zstd_mmap_forget_file(ctx);
     }
@@ -33,23 +35,56 @@ ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
         return NGX_HTTP_ZSTD_MMAP_RETRY;
     }
 
+    if (rc == ZMAP_AGAIN) {
+        return ngx_http_zstd_mmap_refuse_limit(ctx, "there is no time for it");
+    }
+
     ngx_http_zstd_mmap_report(ctx, rc);
 
-    found = ngx_http_zstd_mmap_find_plain(ctx);
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "zstd mmap: refused rc:%d, plain file:%i", rc, found);
-
-    if (found == NGX_OK
-        && ngx_http_zstd_mmap_set_vary(ctx->request) == NGX_OK)
-    {
-        ngx_http_zstd_mmap_count(declined);
+    if (ngx_http_zstd_mmap_leave_to_plain(ctx)) {
         return NGX_DECLINED;
     }
 
     ngx_http_zstd_mmap_count(errors);
 
     return NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+ngx_int_t
+ngx_http_zstd_mmap_refuse_limit(ngx_http_zstd_mmap_ctx_t *ctx, char *why)
+{
+    ngx_http_zstd_mmap_report_limit(ctx, why);
+
+    if (ngx_http_zstd_mmap_leave_to_plain(ctx)) {
+        return NGX_DECLINED;
+    }
+
+    ctx->limited = 1;
+
+    return NGX_HTTP_SERVICE_UNAVAILABLE;
+}
+
+
+static ngx_uint_t
+ngx_http_zstd_mmap_leave_to_plain(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_int_t  found;
+
+    found = ngx_http_zstd_mmap_find_plain(ctx);
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "zstd mmap: refused, plain file:%i", found);
+
+    if (found != NGX_OK
+        || ngx_http_zstd_mmap_set_vary(ctx->request) != NGX_OK)
+    {
+        return 0;
+    }
+
+    ngx_http_zstd_mmap_count(declined);
+
+    return 1;
 }
 
 
@@ -104,10 +139,38 @@ ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
 }
 
 
+/* nothing is wrong with the file: it may be said again, but not at any rate */
+
+static void
+ngx_http_zstd_mmap_report_limit(ngx_http_zstd_mmap_ctx_t *ctx, char *why)
+{
+    ngx_http_zstd_mmap_worker_t  *worker;
+
+    worker = ctx->worker;
+
+    ngx_http_zstd_mmap_count(limited);
+    ngx_http_zstd_mmap_count_reason(NGX_HTTP_ZSTD_MMAP_REASON_LIMIT);
+
+    if (worker->limited == ngx_time()) {
+        return;
+    }
+
+    worker->limited = ngx_time();
+
+    ngx_log_error(NGX_LOG_WARN, ctx->request->connection->log, 0,
+                  "\"%V\" is not decoded: %s, %uL bytes of "
+                  "zstd_mmap_streams are in use",
+                  &ctx->path, why, worker->streams);
+}
+
+
 static ngx_http_zstd_mmap_reason_e
 ngx_http_zstd_mmap_reason(zmap_rc_e rc)
 {
     switch (rc) {
+
+    case ZMAP_AGAIN:
+        return NGX_HTTP_ZSTD_MMAP_REASON_LIMIT;
 
     case ZMAP_SYSERR:
         return NGX_HTTP_ZSTD_MMAP_REASON_IO;

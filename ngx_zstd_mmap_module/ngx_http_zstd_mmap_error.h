@@ -18,11 +18,20 @@
 /*
  * Before the header: says why, once per file version and reason, and gives
  * the request to the plain file that lies beside (NGX_DECLINED), else 500.
+ * ZMAP_AGAIN, too much time, as ngx_http_zstd_mmap_refuse_limit().
  * The first ZMAP_CHANGED of a request is NGX_HTTP_ZSTD_MMAP_RETRY instead; the
  * table forgets the file.
  */
 ngx_int_t ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc);
+
+/*
+ * Before the header of a reply for which there is no room or no time: says why,
+ * at most once a second, and gives the request to the plain file that lies
+ * beside (NGX_DECLINED), else 503 with "Retry-After".
+ */
+ngx_int_t ngx_http_zstd_mmap_refuse_limit(ngx_http_zstd_mmap_ctx_t *ctx,
+    char *why);
 
 /*
  * After the header: says why and returns NGX_ERROR, with which the caller

@@ -355,7 +355,9 @@ static ngx_int_t
 ngx_http_zstd_mmap_wait_or_refuse(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc, ngx_http_zstd_mmap_job_t *job)
 {
-    if (rc == ZMAP_AGAIN && ngx_http_zstd_mmap_can_wait(ctx->request)) {
+    if (rc == ZMAP_AGAIN && job
+        && ngx_http_zstd_mmap_can_wait(ctx->request))
+    {
         return ngx_http_zstd_mmap_wait(ctx, job, NULL);
     }
 
@@ -412,11 +414,11 @@ ngx_http_zstd_mmap_serve_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 static void
 ngx_http_zstd_mmap_count_limited(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    if (!ctx->limited) {
+    if (!ctx->crowded) {
         ngx_http_zstd_mmap_count(limited);
     }
 
-    ctx->limited = 1;
+    ctx->crowded = 1;
 }
 
 

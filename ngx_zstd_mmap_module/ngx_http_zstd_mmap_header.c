@@ -12,6 +12,10 @@ static ngx_int_t ngx_http_zstd_mmap_send_header(ngx_http_zstd_mmap_ctx_t *ctx,
     off_t length, char *suffix);
 static ngx_int_t ngx_http_zstd_mmap_set_etag(ngx_http_zstd_mmap_ctx_t *ctx,
     char *suffix);
+static ngx_uint_t ngx_http_zstd_mmap_is_tag(ngx_http_zstd_mmap_ctx_t *ctx,
+    ngx_str_t *value);
+static u_char *ngx_http_zstd_mmap_print_tag(ngx_http_zstd_mmap_ctx_t *ctx,
+    u_char *p, off_t size, char *suffix);
 static ngx_int_t ngx_http_zstd_mmap_set_encoding(ngx_http_request_t *r);
 static ngx_table_elt_t *ngx_http_zstd_mmap_push_header(ngx_http_request_t *r,
     char *key, char *value);
@@ -22,7 +26,18 @@ static void ngx_http_zstd_mmap_clear_headers(ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_header_filter(ngx_http_request_t *r);
 
 
+#define NGX_HTTP_ZSTD_MMAP_TAG_LEN                                            \
+    (NGX_OFF_T_LEN + NGX_TIME_T_LEN + sizeof("\"--zst\"") - 1)
+
+
 static char  ngx_http_zstd_mmap_vary_value[] = "Accept-Encoding";
+
+/*
+ * Room comes back whenever a client has taken its reply, and another connection
+ * may be another worker's: the least that delay-seconds can say.
+ */
+
+static char  ngx_http_zstd_mmap_retry_value[] = "1";
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
@@ -87,6 +102,65 @@ ngx_http_zstd_mmap_send_header(ngx_http_zstd_mmap_ctx_t *ctx, off_t length,
 }
 
 
+ngx_uint_t
+ngx_http_zstd_mmap_is_not_modified(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_table_elt_t           *match, *since;
+    ngx_http_request_t        *r;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    r = ctx->request;
+
+    match = r->headers_in.if_none_match;
+    since = r->headers_in.if_modified_since;
+
+    if (r != r->main || r->error_page || (match == NULL && since == NULL)) {
+        return 0;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (match
+        && (!clcf->etag || !ngx_http_zstd_mmap_is_tag(ctx, &match->value)))
+    {
+        return 0;
+    }
+
+    return since == NULL
+           || (clcf->if_modified_since != NGX_HTTP_IMS_OFF
+               && ngx_parse_http_time(since->value.data, since->value.len)
+                  == (time_t) ctx->file->version.mtime);
+}
+
+
+/* a filter on the way may have made the tag a weak one: RFC 9110, 8.8.3.2 */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_is_tag(ngx_http_zstd_mmap_ctx_t *ctx, ngx_str_t *value)
+{
+    size_t   len;
+    u_char  *p, *last, tag[NGX_HTTP_ZSTD_MMAP_TAG_LEN];
+
+    p = value->data;
+    len = value->len;
+
+    if (len > 2 && p[0] == 'W' && p[1] == '/') {
+        p += 2;
+        len -= 2;
+    }
+
+    if (ctx->file->walk.frames.sized) {
+        last = ngx_http_zstd_mmap_print_tag(ctx, tag, ctx->size, "");
+
+    } else {
+        last = ngx_http_zstd_mmap_print_tag(ctx, tag, ctx->file->version.size,
+                                            "-d");
+    }
+
+    return len == (size_t) (last - tag) && ngx_memcmp(p, tag, len) == 0;
+}
+
+
 void
 ngx_http_zstd_mmap_set_range(ngx_http_zstd_mmap_ctx_t *ctx, off_t size)
 {
@@ -137,8 +211,7 @@ ngx_http_zstd_mmap_set_etag(ngx_http_zstd_mmap_ctx_t *ctx, char *suffix)
         return NGX_OK;
     }
 
-    p = ngx_pnalloc(r->pool, NGX_OFF_T_LEN + NGX_TIME_T_LEN + 3
-                             + ngx_strlen(suffix));
+    p = ngx_pnalloc(r->pool, NGX_HTTP_ZSTD_MMAP_TAG_LEN);
     if (p == NULL) {
         return NGX_ERROR;
     }
@@ -149,14 +222,23 @@ ngx_http_zstd_mmap_set_etag(ngx_http_zstd_mmap_ctx_t *ctx, char *suffix)
     }
 
     etag->value.data = p;
-    etag->value.len = ngx_sprintf(p, "\"%xT-%xO%s\"",
-                                  r->headers_out.last_modified_time,
-                                  (off_t) ctx->file->version.size, suffix)
+    etag->value.len = ngx_http_zstd_mmap_print_tag(ctx, p,
+                                                   ctx->file->version.size,
+                                                   suffix)
                       - p;
 
     r->headers_out.etag = etag;
 
     return NGX_OK;
+}
+
+
+static u_char *
+ngx_http_zstd_mmap_print_tag(ngx_http_zstd_mmap_ctx_t *ctx, u_char *p,
+    off_t size, char *suffix)
+{
+    return ngx_sprintf(p, "\"%xT-%xO%s\"",
+                       (time_t) ctx->file->version.mtime, size, suffix);
 }
 
 
@@ -318,6 +400,8 @@ ngx_http_zstd_mmap_init_header_filter(ngx_conf_t *cf)
  * A 412 is made inside ngx_http_send_header(), also by the handler that got the
  * request from us: nginx then clears the header list and not r->gzip_vary.  A
  * 416 keeps both.
+ *
+ * "Retry-After" is for a 503 only: error_page may answer with another status.
  */
 
 static ngx_int_t
@@ -334,6 +418,15 @@ ngx_http_zstd_mmap_header_filter(ngx_http_request_t *r)
         if (ctx) {
             ngx_http_zstd_mmap_clear_vary(r, ctx);
         }
+    }
+
+    if (r->headers_out.status == NGX_HTTP_SERVICE_UNAVAILABLE
+        && r == r->main && ngx_http_zstd_mmap_was_limited(r)
+        && ngx_http_zstd_mmap_push_header(r, "Retry-After",
+                                          ngx_http_zstd_mmap_retry_value)
+           == NULL)
+    {
+        return NGX_ERROR;
     }
 
     return ngx_http_next_header_filter(r);

@@ -25,6 +25,13 @@ ngx_int_t ngx_http_zstd_mmap_send_decoded_header(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_uint_t ranges);
 
 /*
+ * Nonzero when nginx will answer the request for the decoded body with a 304: a
+ * client asks for a tag or a date as it got it.  Any other condition, a list of
+ * tags for one, is taken for one that wants the body.
+ */
+ngx_uint_t ngx_http_zstd_mmap_is_not_modified(ngx_http_zstd_mmap_ctx_t *ctx);
+
+/*
  * Sets ctx->begin, end and pos to what nginx's range filter left of a body of
  * size bytes, once the header was sent: all of it unless the reply is a 206.
  */

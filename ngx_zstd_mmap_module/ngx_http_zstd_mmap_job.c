@@ -325,6 +325,8 @@ ngx_http_zstd_mmap_destroy_job(ngx_http_zstd_mmap_job_t *job)
 
     ngx_http_zstd_mmap_close_input(&job->input);
 
+    job->input.worker->streams -= job->charged;
+
     if (job->body) {
         zmap_bodies_release(job->input.worker->bodies, job->body);
     }

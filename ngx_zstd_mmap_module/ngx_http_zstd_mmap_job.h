@@ -51,6 +51,8 @@ struct ngx_http_zstd_mmap_job_s {
     void                           *owner;     /* NULL: has left */
     zmap_body_t                    *body;      /* one count of ours, or NULL */
 
+    uint64_t                        charged;   /* bytes of zstd_mmap_streams */
+
     zmap_rc_e                       rc;
     ngx_err_t                       err;
 

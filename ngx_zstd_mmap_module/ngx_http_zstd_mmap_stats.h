@@ -97,7 +97,8 @@ typedef struct {
     ngx_atomic_t  buffers_kept;        /* bytes that can be found again */
     ngx_atomic_t  buffers_pages;       /* zmap_pages_e */
     ngx_atomic_t  files;               /* entries of the file table */
-    ngx_atomic_t  streams;             /* bytes of streaming decodes */
+    ngx_atomic_t  streams;             /* bytes of streaming decodes: windows
+                                          and pieces */
 } ngx_http_zstd_mmap_gauges_t;
 
 

@@ -18,10 +18,8 @@
 #include "core/zmap_read.h"
 
 
-#define NGX_HTTP_ZSTD_MMAP_PIECES  2
-
 /* bytes of one turn; one piece at least */
-#define NGX_HTTP_ZSTD_MMAP_TURN    (1024 * 1024)
+#define NGX_HTTP_ZSTD_MMAP_TURN  (1024 * 1024)
 
 
 struct ngx_http_zstd_mmap_stream_s {

@@ -37,6 +37,10 @@ static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_walk(
 static zmap_rc_e ngx_http_zstd_mmap_run_walk_job(
     ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_end_walk(ngx_http_zstd_mmap_job_t *job);
+static zmap_rc_e ngx_http_zstd_mmap_check_window(
+    ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_uint_t ngx_http_zstd_mmap_has_window_room(
+    ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_verify(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_job_t **job);
 static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_look(
@@ -241,6 +245,7 @@ zmap_rc_e
 ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_job_t **job)
 {
+    zmap_rc_e     rc;
     zmap_file_t  *file;
 
     file = ctx->file;
@@ -251,8 +256,9 @@ ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
         return ZMAP_OK;
     }
 
-    if (file->walk.frames.window > (uint64_t) ctx->input.conf->decode_window) {
-        return ZMAP_WINDOW;
+    rc = ngx_http_zstd_mmap_check_window(ctx);
+    if (rc != ZMAP_OK) {
+        return rc;
     }
 
     *job = ngx_http_zstd_mmap_find_file_job(file,
@@ -262,6 +268,26 @@ ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
     }
 
     return ngx_http_zstd_mmap_verify(ctx, job);
+}
+
+
+static zmap_rc_e
+ngx_http_zstd_mmap_check_window(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    uint64_t                         window;
+    ngx_http_zstd_mmap_main_conf_t  *zmcf;
+
+    window = ctx->file->walk.frames.window;
+    zmcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_zstd_mmap_module);
+
+    if (window > (uint64_t) ctx->input.conf->decode_window
+        || window > (uint64_t) zmcf->streams)
+    {
+        return ZMAP_WINDOW;
+    }
+
+    return ZMAP_OK;
 }
 
 
@@ -296,6 +322,11 @@ ngx_http_zstd_mmap_verify(ngx_http_zstd_mmap_ctx_t *ctx,
         return ngx_http_zstd_mmap_start_vouching(ctx, *job);
     }
 
+    if (!ngx_http_zstd_mmap_has_window_room(ctx)) {
+        ngx_http_zstd_mmap_release_claim(input);
+        return ZMAP_AGAIN;
+    }
+
     *job = ngx_http_zstd_mmap_create_probe(ctx);
 
     if (*job == NULL) {
@@ -303,6 +334,21 @@ ngx_http_zstd_mmap_verify(ngx_http_zstd_mmap_ctx_t *ctx,
     }
 
     return ngx_http_zstd_mmap_start_vouching(ctx, *job);
+}
+
+
+static ngx_uint_t
+ngx_http_zstd_mmap_has_window_room(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    uint64_t                         used;
+    ngx_http_zstd_mmap_main_conf_t  *zmcf;
+
+    used = ctx->worker->streams;
+    zmcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_zstd_mmap_module);
+
+    return used <= (uint64_t) zmcf->streams
+           && ctx->file->walk.frames.window <= zmcf->streams - used;
 }
 
 
@@ -390,6 +436,9 @@ ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job)
     zmap_frames_t  *frames;
 
     frames = &job->input.file->walk.frames;
+
+    job->charged = frames->window;
+    job->input.worker->streams += job->charged;
 
     job->data = ngx_palloc(job->pool, NGX_HTTP_ZSTD_MMAP_PROBE);
 

@@ -203,6 +203,7 @@ ngx_http_zstd_mmap_show_worker(ngx_http_zstd_mmap_worker_t *worker)
     gauges = ngx_http_zstd_mmap_stats_worker();
 
     gauges->files = worker->files ? zmap_cache_count(worker->files) : 0;
+    gauges->streams = worker->streams;
 
     if (worker->bodies == NULL) {
         return;
@@ -212,7 +213,6 @@ ngx_http_zstd_mmap_show_worker(ngx_http_zstd_mmap_worker_t *worker)
     gauges->buffers_used = zmap_pool_used(worker->buffers);
     gauges->buffers_kept = zmap_bodies_kept_bytes(worker->bodies);
     gauges->buffers_pages = worker->memory.pages;
-    gauges->streams = worker->streaming;
 }
 
 

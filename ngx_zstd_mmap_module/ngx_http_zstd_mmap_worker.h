@@ -24,6 +24,8 @@ typedef struct {
     zmap_pool_t      *buffers;         /* NULL: every body is streamed */
     zmap_bodies_t    *bodies;          /* what lies in the buffers */
     size_t            streaming;       /* bytes of the buffers in pieces */
+    uint64_t          streams;         /* bytes charged to zstd_mmap_streams */
+    time_t            limited;         /* when their limit was last logged */
     zmap_decoders_t  *decoders;
     zmap_hugemem_t    scratch;         /* of the window */
     zmap_window_t     window;          /* over files that are read, not mapped;

@@ -25,6 +25,7 @@ my %good = (
     zstd_mmap_chunk         => [qw(4k 4096 16m 16384k 16777216)],
     zstd_mmap_cache         => ['off', 'max=1', 'max=32768',
                                 'max=7 inactive=1s', 'inactive=2h max=7'],
+    zstd_mmap_streams       => [qw(1m 1024k 256m 1024g)],
     zstd_mmap_verify        => [qw(structure off)],
     zstd_mmap_send_window   => [qw(1k 1024 8m 2g 2147483648)],
     zstd_mmap_decode_window => [qw(1k 1024 128m 2g 2147483648)],
@@ -63,6 +64,8 @@ my %bad = (
         ['inactive=5s inactive=6s', 'inactive=6s'],
         ['off inactive=5s', 'off'], ['max=5 off', 'off'],
         ['max=5 min=1', 'min=1']],
+    zstd_mmap_streams       => [@no_size, map { [$_] } qw(off 1023k 1048575
+                                                           1025g)],
     zstd_mmap_verify        => [map { [$_] } qw(on yes struct structures)],
     zstd_mmap_send_window   => [@no_size, map { [$_] } qw(1023 2147483649
                                                            3g)],
@@ -77,10 +80,11 @@ my %bad = (
     zstd_mmap_advise        => [map { [$_] } qw(on random willnee hugepages)],
 );
 
-my %http_only = map { $_ => 1 } qw(zstd_mmap_buffers zstd_mmap_cache);
+my %http_only = map { $_ => 1 }
+    qw(zstd_mmap_buffers zstd_mmap_cache zstd_mmap_streams);
 my @names = sort keys %good;
 
-my $t = Test::Zmap->new()->plan(7 * @names);
+my $t = Test::Zmap->new()->plan(7 * @names + 2);
 
 
 # the block of a level holds the text; "nginx -t"
@@ -162,3 +166,17 @@ for my $name (@names) {
     my ($code, $output) = check('http', "$name $good{$name}[0];");
     unlike($output, qr/zstd/, "$name: says nothing about a good value");
 }
+
+# two chunks need room
+
+my $no_room = qr/"zstd_mmap_streams" of 2097152 bytes has no room for two/
+    . ' pieces of "zstd_mmap_chunk", 1048577 bytes each';
+is(wrong('http', undef, 'zstd_mmap_streams 2m; zstd_mmap_chunk 1m;',
+         'zstd_mmap_chunk 1048576; zstd_mmap_streams 2m;'), '',
+   'chunks of half of zstd_mmap_streams');
+is(wrong('http', qr/$no_room/,
+         'zstd_mmap_streams 2m; zstd_mmap_chunk 1048577;',
+         'zstd_mmap_chunk 1048577; zstd_mmap_streams 2m;',
+         'zstd_mmap_streams 2m; server { location /a/ {'
+         . ' zstd_mmap_chunk 1048577; } }'), '',
+   'larger chunks: refused, wherever they stand');
