@@ -215,7 +215,7 @@ ngx_http_zstd_mmap_body_job(void *data)
     ngx_http_zstd_mmap_decode_job_t *job = data;
 
     return zmap_decode_all(job->decoder, job->dst, job->size,
-                           job->piece.data, job->piece.size);
+                           job->piece.data, job->piece.size, NULL);
 }
 
 

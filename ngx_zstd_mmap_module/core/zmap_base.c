@@ -19,6 +19,7 @@ static const char  *zmap_phrases[] = {
     [ZMAP_TOUCHED]      = "file touched while in use",
     [ZMAP_CHANGED]      = "file changed while in use",
     [ZMAP_TOO_LARGE]    = "more decoded bytes than allowed",
+    [ZMAP_SEEK_TABLE]   = "wrong seek table",
     [ZMAP_EMPTY]        = "no zstd frame",
     [ZMAP_MAGIC]        = "unknown magic number",
     [ZMAP_TRUNCATED]    = "truncated frame",

@@ -1,6 +1,7 @@
 
 /*
- * Return codes, checked arithmetic and symbol visibility of the core.
+ * Return codes, checked arithmetic, numbers of files and symbol visibility of
+ * the core.
  *
  * Core knows nothing of nginx: C11 and POSIX only, no logging, no exit.
  * Functions leave their outputs alone when they fail unless they say otherwise.
@@ -40,6 +41,8 @@ typedef enum {
     ZMAP_TOUCHED,         /* the ctime alone of the file is another */
     ZMAP_CHANGED,         /* the file is no longer the version it was */
     ZMAP_TOO_LARGE,       /* more decoded bytes than allowed */
+    ZMAP_SEEK_TABLE,      /* the seek table contradicts the frames, which may
+                             well be good */
     ZMAP_EMPTY,           /* no Zstandard frame in the file */
     ZMAP_MAGIC,           /* bytes that begin no frame */
     ZMAP_TRUNCATED,       /* the file ends inside a frame */
@@ -89,6 +92,23 @@ zmap_mul_u64(uint64_t a, uint64_t b, uint64_t *result)
     *result = product;
 
     return 0;
+}
+
+
+/* the number of n bytes at p, at most 8, little-endian as all in a file */
+
+static inline uint64_t
+zmap_le(const uint8_t *p, size_t n)
+{
+    uint64_t  value;
+
+    value = 0;
+
+    while (n > 0) {
+        value = value << 8 | p[--n];
+    }
+
+    return value;
 }
 
 

@@ -14,7 +14,7 @@
 #include <zstd_errors.h>
 
 #include "zmap_decode.h"
-#include "zmap_frame.h"
+#include "zmap_range.h"
 
 
 _Static_assert(ZMAP_DECODE_PIECE_MIN >= ZMAP_FRAME_HEADER_MAX
@@ -23,17 +23,21 @@ _Static_assert(ZMAP_DECODE_PIECE_MIN >= ZMAP_FRAME_HEADER_MAX
 
 
 struct zmap_decoder_s {
-    ZSTD_DCtx       *dctx;
-    zmap_decoder_t  *next;      /* idle */
-    size_t           kept;      /* bytes it was counted with, idle */
-    uint64_t         size;      /* of the body, coded bytes */
-    uint64_t         pos;       /* coded bytes consumed */
-    uint64_t         total;     /* decoded bytes */
-    uint64_t         limit;
-    uint64_t         end;       /* total at the end of the frame, if sized */
-    zmap_rc_e        rc;        /* of the body so far; final unless AGAIN */
-    uint8_t          inside;    /* a frame has begun and not ended */
-    uint8_t          sized;     /* it says how long it is */
+    ZSTD_DCtx            *dctx;
+    zmap_decoder_t       *next;      /* idle */
+    size_t                kept;      /* bytes it was counted with, idle */
+    const zmap_frames_t  *frames;    /* that are followed, or NULL */
+    uint64_t              size;      /* of the body, coded bytes */
+    uint64_t              pos;       /* coded bytes consumed */
+    uint64_t              total;     /* decoded bytes */
+    uint64_t              limit;
+    uint64_t              end;       /* total at the end of the frame, if
+                                        sized */
+    zmap_rc_e             rc;        /* of the body so far; final unless
+                                        AGAIN */
+    uint8_t               inside;    /* a frame has begun and not ended */
+    uint8_t               sized;     /* it is known how long it is */
+    uint8_t               tabled;    /* from the index, not by itself */
 };
 
 
@@ -48,6 +52,8 @@ static zmap_decoder_t *zmap_decoder_create(void);
 static void zmap_decoder_free(zmap_decoder_t *decoder);
 static zmap_rc_e zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst,
     size_t dst_size, const uint8_t *src, size_t src_size);
+static zmap_rc_e zmap_decode_whole(zmap_decoder_t *decoder, uint8_t *dst,
+    size_t room, const uint8_t *src, size_t size);
 static int zmap_decode_piece_holds(const zmap_decoder_t *decoder,
     const zmap_piece_t *piece);
 static zmap_rc_e zmap_decode_run(zmap_decoder_t *decoder,
@@ -59,10 +65,18 @@ static size_t zmap_decode_input(const zmap_decoder_t *decoder,
     const zmap_piece_t *piece, uint64_t end);
 static size_t zmap_decode_held(const zmap_decoder_t *decoder,
     const zmap_piece_t *piece);
-static zmap_rc_e zmap_decode_some(zmap_decoder_t *decoder,
-    const zmap_piece_t *piece, size_t len, ZSTD_outBuffer *out);
-static void zmap_decode_frame(zmap_decoder_t *decoder, const uint8_t *data,
-    size_t len);
+static int zmap_decode_is_full(const zmap_decoder_t *decoder,
+    const ZSTD_outBuffer *out);
+static zmap_rc_e zmap_decode_begin_frame(zmap_decoder_t *decoder,
+    const uint8_t *src, size_t len, int cut, ZSTD_outBuffer *out);
+static zmap_rc_e zmap_decode_some(zmap_decoder_t *decoder, const uint8_t *src,
+    size_t len, ZSTD_outBuffer *out);
+static size_t zmap_decode_room(const zmap_decoder_t *decoder,
+    const ZSTD_outBuffer *out);
+static zmap_rc_e zmap_decode_frame_size(zmap_decoder_t *decoder,
+    const uint8_t *data, size_t len);
+static zmap_rc_e zmap_decode_wrong_size(const zmap_decoder_t *decoder);
+static int zmap_decode_is_too_large(const zmap_decoder_t *decoder);
 static int zmap_decode_window_log(uint64_t window_max);
 static zmap_rc_e zmap_decode_error(size_t code);
 
@@ -144,6 +158,7 @@ zmap_decoder_reset(zmap_decoder_t *decoder)
 
     (void) ZSTD_DCtx_reset(decoder->dctx, ZSTD_reset_session_and_parameters);
 
+    decoder->frames = NULL;
     decoder->size = 0;
     decoder->pos = 0;
     decoder->total = 0;
@@ -152,12 +167,13 @@ zmap_decoder_reset(zmap_decoder_t *decoder)
     decoder->end = 0;
     decoder->inside = 0;
     decoder->sized = 0;
+    decoder->tabled = 0;
 }
 
 
 zmap_rc_e
 zmap_decode_all(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
-    const uint8_t *src, size_t src_size)
+    const uint8_t *src, size_t src_size, const zmap_frames_t *frames)
 {
     uint8_t  none;
 
@@ -167,6 +183,7 @@ zmap_decode_all(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
         return ZMAP_EMPTY;
     }
 
+    decoder->frames = frames;
     decoder->size = src_size;
     decoder->rc = zmap_decode_frames(decoder, dst_size ? dst : &none,
                                      dst_size, src, src_size);
@@ -200,6 +217,13 @@ void
 zmap_decode_seek(zmap_decoder_t *decoder, uint64_t offset)
 {
     decoder->pos = offset;
+}
+
+
+void
+zmap_decode_follow(zmap_decoder_t *decoder, const zmap_frames_t *frames)
+{
+    decoder->frames = frames;
 }
 
 
@@ -287,10 +311,8 @@ static zmap_rc_e
 zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
     const uint8_t *src, size_t src_size)
 {
-    size_t     pos, coded, decoded, done;
+    size_t     pos, coded, done;
     zmap_rc_e  rc;
-
-    done = 0;
 
     for ( ;; ) {
         pos = (size_t) decoder->pos;
@@ -302,6 +324,7 @@ zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
         }
 
         pos = (size_t) decoder->pos;
+        done = (size_t) decoder->total;
 
         if (pos == src_size) {
             return done == dst_size ? ZMAP_OK : ZMAP_CONTENT_SIZE;
@@ -312,16 +335,61 @@ zmap_decode_frames(zmap_decoder_t *decoder, uint8_t *dst, size_t dst_size,
             return zmap_decode_error(coded);
         }
 
-        decoded = ZSTD_decompressDCtx(decoder->dctx, dst + done,
-                                      dst_size - done, src + pos, coded);
-        if (ZSTD_isError(decoded)) {
-            return zmap_decode_error(decoded);
+        rc = zmap_decode_frame_size(decoder, src + pos, coded);
+        if (rc != ZMAP_OK) {
+            return rc;
         }
 
-        done += decoded;
-        decoder->pos += coded;
-        decoder->total = done;
+        rc = zmap_decode_whole(decoder, dst + done, dst_size - done,
+                               src + pos, coded);
+        if (rc != ZMAP_OK) {
+            return rc;
+        }
     }
+}
+
+
+/* the frame src[0..size) into dst[0..room) at once */
+
+static zmap_rc_e
+zmap_decode_whole(zmap_decoder_t *decoder, uint8_t *dst, size_t room,
+    const uint8_t *src, size_t size)
+{
+    size_t     decoded;
+    uint64_t   known;
+    zmap_rc_e  rc;
+
+    if (decoder->tabled) {
+        known = decoder->end - decoder->total;
+
+        if (known > room) {
+            return ZMAP_SEEK_TABLE;
+        }
+
+        room = (size_t) known;
+    }
+
+    decoded = ZSTD_decompressDCtx(decoder->dctx, dst, room, src, size);
+
+    if (ZSTD_isError(decoded)) {
+        rc = zmap_decode_error(decoded);
+
+        return (rc == ZMAP_CONTENT_SIZE) ? zmap_decode_wrong_size(decoder)
+                                         : rc;
+    }
+
+    decoder->pos += size;
+    decoder->total += decoded;
+
+    if (zmap_decode_is_too_large(decoder)) {
+        return ZMAP_TOO_LARGE;
+    }
+
+    if (decoder->tabled && decoded != room) {
+        return ZMAP_SEEK_TABLE;
+    }
+
+    return ZMAP_OK;
 }
 
 
@@ -350,10 +418,13 @@ static zmap_rc_e
 zmap_decode_run(zmap_decoder_t *decoder, const zmap_piece_t *piece,
     ZSTD_outBuffer *out)
 {
-    size_t     len;
-    uint64_t   end;
-    zmap_rc_e  rc;
+    int             cut;
+    size_t          len;
+    uint64_t        begun, end;
+    zmap_rc_e       rc;
+    const uint8_t  *src;
 
+    begun = decoder->pos;
     end = zmap_decode_step_end(decoder);
 
     for ( ;; ) {
@@ -369,12 +440,7 @@ zmap_decode_run(zmap_decoder_t *decoder, const zmap_piece_t *piece,
             }
         }
 
-        /*
-         * Without room the next frame is not begun: libzstd decodes a frame
-         * past its window buffer when all of it fits into dst.
-         */
-
-        if (out->pos == out->size) {
+        if (zmap_decode_is_full(decoder, out)) {
             return ZMAP_AGAIN;
         }
 
@@ -384,7 +450,18 @@ zmap_decode_run(zmap_decoder_t *decoder, const zmap_piece_t *piece,
             return ZMAP_AGAIN;
         }
 
-        rc = zmap_decode_some(decoder, piece, len, out);
+        src = piece->data + (decoder->pos - piece->offset);
+
+        if (decoder->inside) {
+            rc = zmap_decode_some(decoder, src, len, out);
+
+        } else {
+            cut = decoder->pos > begun
+                  && len < zmap_decode_held(decoder, piece);
+
+            rc = zmap_decode_begin_frame(decoder, src, len, cut, out);
+        }
+
         if (rc != ZMAP_OK) {
             return rc;
         }
@@ -468,39 +545,109 @@ zmap_decode_held(const zmap_decoder_t *decoder, const zmap_piece_t *piece)
 }
 
 
-static zmap_rc_e
-zmap_decode_some(zmap_decoder_t *decoder, const zmap_piece_t *piece,
-    size_t len, ZSTD_outBuffer *out)
-{
-    size_t         left, produced;
-    ZSTD_inBuffer  in;
+/*
+ * The checksum of a frame needs no room.  Without room the next frame is not
+ * begun: it is decoded past the window buffer when all of it fits into dst.
+ */
 
-    in.src = piece->data + (decoder->pos - piece->offset);
+static int
+zmap_decode_is_full(const zmap_decoder_t *decoder, const ZSTD_outBuffer *out)
+{
+    return out->pos == out->size
+           && !(decoder->inside && decoder->sized
+                && decoder->total == decoder->end);
+}
+
+
+/*
+ * Takes no window buffer for a frame that this step or the next one can decode
+ * whole.  cut: the step has begun before and ends within the piece.
+ */
+
+static zmap_rc_e
+zmap_decode_begin_frame(zmap_decoder_t *decoder, const uint8_t *src,
+    size_t len, int cut, ZSTD_outBuffer *out)
+{
+    size_t     coded, room;
+    uint64_t   size, before;
+    zmap_rc_e  rc;
+
+    rc = zmap_decode_frame_size(decoder, src, len);
+    if (rc != ZMAP_OK) {
+        return rc;
+    }
+
+    room = out->size - out->pos;
+    size = decoder->end - decoder->total;
+
+    if (!decoder->sized || size > out->size) {
+        return zmap_decode_some(decoder, src, len, out);
+    }
+
+    if (size > room) {
+        return ZMAP_AGAIN;
+    }
+
+    coded = ZSTD_findFrameCompressedSize(src, len);
+
+    if (ZSTD_isError(coded)) {
+        return cut ? ZMAP_AGAIN : zmap_decode_some(decoder, src, len, out);
+    }
+
+    if (!decoder->tabled) {
+        /* libzstd knows the size, too */
+        return zmap_decode_some(decoder, src, len, out);
+    }
+
+    before = decoder->total;
+    rc = zmap_decode_whole(decoder, (uint8_t *) out->dst + out->pos, room,
+                           src, coded);
+    out->pos += (size_t) (decoder->total - before);
+
+    return rc;
+}
+
+
+static zmap_rc_e
+zmap_decode_some(zmap_decoder_t *decoder, const uint8_t *src, size_t len,
+    ZSTD_outBuffer *out)
+{
+    size_t          left;
+    uint8_t         spare;
+    ZSTD_inBuffer   in;
+    ZSTD_outBuffer  part;
+
+    in.src = src;
     in.size = len;
     in.pos = 0;
 
-    if (!decoder->inside) {
-        zmap_decode_frame(decoder, in.src, in.size);
+    part.dst = (uint8_t *) out->dst + out->pos;
+    part.size = zmap_decode_room(decoder, out);
+    part.pos = 0;
+
+    if (part.size == 0) {
+        part.dst = &spare;
+        part.size = 1;
     }
 
-    produced = out->pos;
-
-    left = ZSTD_decompressStream(decoder->dctx, out, &in);
-
-    produced = out->pos - produced;
+    left = ZSTD_decompressStream(decoder->dctx, &part, &in);
 
     decoder->pos += in.pos;
-    decoder->total += produced;
+
+    if (part.dst != &spare) {
+        out->pos += part.pos;
+        decoder->total += part.pos;
+    }
 
     if (ZSTD_isError(left)) {
         return zmap_decode_error(left);
     }
 
-    if (decoder->limit != 0 && decoder->total > decoder->limit) {
+    if (zmap_decode_is_too_large(decoder)) {
         return ZMAP_TOO_LARGE;
     }
 
-    if (produced == 0 && in.pos == 0) {
+    if (part.pos == 0 && in.pos == 0) {
         return len == 0 ? ZMAP_TRUNCATED : ZMAP_CORRUPT;
     }
 
@@ -508,29 +655,86 @@ zmap_decode_some(zmap_decoder_t *decoder, const zmap_piece_t *piece,
 
     /* libzstd lets a frame end short of its content size at an empty block */
 
-    if (left == 0 && decoder->sized && decoder->total != decoder->end) {
-        return ZMAP_CONTENT_SIZE;
+    if (decoder->sized
+        && ((part.dst == &spare && part.pos != 0)
+            || (left == 0 && decoder->total != decoder->end)))
+    {
+        return zmap_decode_wrong_size(decoder);
     }
 
     return ZMAP_OK;
 }
 
 
+/* where the frame should end, whatever else fits into dst is not for it */
+
+static size_t
+zmap_decode_room(const zmap_decoder_t *decoder, const ZSTD_outBuffer *out)
+{
+    size_t    room;
+    uint64_t  known;
+
+    room = out->size - out->pos;
+
+    if (!decoder->sized) {
+        return room;
+    }
+
+    known = decoder->end - decoder->total;
+
+    return known < room ? (size_t) known : room;
+}
+
+
 /* a header that is not valid is left to libzstd */
 
-static void
-zmap_decode_frame(zmap_decoder_t *decoder, const uint8_t *data, size_t len)
+static zmap_rc_e
+zmap_decode_frame_size(zmap_decoder_t *decoder, const uint8_t *data,
+    size_t len)
 {
-    zmap_rc_e            rc;
+    uint64_t             size;
     zmap_frame_header_t  header;
 
-    rc = zmap_frame_header(data, len, &header);
+    decoder->sized = 0;
+    decoder->tabled = 0;
 
-    decoder->sized = (rc == ZMAP_OK && header.sized);
-
-    if (decoder->sized) {
-        decoder->end = decoder->total + header.content_size;
+    if (zmap_frame_header(data, len, &header) != ZMAP_OK) {
+        return ZMAP_OK;
     }
+
+    size = header.content_size;
+
+    if (!header.sized) {
+
+        if (decoder->frames == NULL) {
+            return ZMAP_OK;
+        }
+
+        decoder->tabled = 1;
+
+        if (zmap_range_frame_size(decoder->frames, decoder->pos, &size) != 0) {
+            return ZMAP_SEEK_TABLE;
+        }
+    }
+
+    decoder->sized = 1;
+    decoder->end = decoder->total + size;
+
+    return ZMAP_OK;
+}
+
+
+static zmap_rc_e
+zmap_decode_wrong_size(const zmap_decoder_t *decoder)
+{
+    return decoder->tabled ? ZMAP_SEEK_TABLE : ZMAP_CONTENT_SIZE;
+}
+
+
+static int
+zmap_decode_is_too_large(const zmap_decoder_t *decoder)
+{
+    return decoder->limit != 0 && decoder->total > decoder->limit;
 }
 
 

@@ -13,7 +13,7 @@
 #define ZMAP_DECODE_H
 
 
-#include "zmap_base.h"
+#include "zmap_frame.h"
 
 
 ZMAP_BEGIN
@@ -68,23 +68,24 @@ void zmap_decoder_reset(zmap_decoder_t *decoder);
 /*
  * Decodes all frames of src[0..src_size) into dst[0..dst_size) and requires
  * exactly dst_size decoded bytes.  The window needs no memory here, so only
- * the walker's figure limits it.
+ * the walker's figure limits it.  frames: as in zmap_decode_follow(), or NULL.
  *
  * ZMAP_OK, or what is wrong: ZMAP_CHECKSUM, ZMAP_CONTENT_SIZE (more or fewer
- * bytes than dst_size), ZMAP_DICTIONARY, ZMAP_TRUNCATED, ZMAP_MAGIC,
- * ZMAP_HEADER, ZMAP_EMPTY (src_size is 0), ZMAP_WINDOW (above what libzstd can
- * address), ZMAP_NOMEM, ZMAP_CORRUPT.  The content of dst is then undefined.
+ * bytes than dst_size), ZMAP_SEEK_TABLE, ZMAP_DICTIONARY, ZMAP_TRUNCATED,
+ * ZMAP_MAGIC, ZMAP_HEADER, ZMAP_EMPTY (src_size is 0), ZMAP_WINDOW (above what
+ * libzstd can address), ZMAP_NOMEM, ZMAP_CORRUPT.  The content of dst is then
+ * undefined.
  */
 zmap_rc_e zmap_decode_all(zmap_decoder_t *decoder, uint8_t *dst,
-    size_t dst_size, const uint8_t *src, size_t src_size);
+    size_t dst_size, const uint8_t *src, size_t src_size,
+    const zmap_frames_t *frames);
 
 /*
  * Begins a body of src_size coded bytes that is decoded step by step.
  * window_max: the largest Window_Size to decode, bytes, rounded up to a power
- * of two (memory of that size is taken; a frame that fits into dst whole, and
- * lies whole in the piece and in the step, takes none and is not held to it);
- * limit: the largest decoded size, bytes, 0 for
- * none.
+ * of two (memory of that size is taken; a frame whose size is known, that fits
+ * into dst whole and lies whole in the piece and in the step, takes none and is
+ * not held to it); limit: the largest decoded size, bytes, 0 for none.
  * ZMAP_OK or ZMAP_NOMEM.
  */
 zmap_rc_e zmap_decode_begin(zmap_decoder_t *decoder, uint64_t src_size,
@@ -97,6 +98,16 @@ zmap_rc_e zmap_decode_begin(zmap_decoder_t *decoder, uint64_t src_size,
 void zmap_decode_seek(zmap_decoder_t *decoder, uint64_t offset);
 
 /*
+ * Between zmap_decode_begin() and the first step: frames is what a walk has
+ * found of the body, and the size of a frame that does not declare one is what
+ * the index says.  Each such frame must decode to exactly that size, else the
+ * body ends with ZMAP_SEEK_TABLE: at the latest where the frame should end, so
+ * that no byte comes at the place of another.  Only the index and content_size
+ * are read; they must stay while the body is decoded.
+ */
+void zmap_decode_follow(zmap_decoder_t *decoder, const zmap_frames_t *frames);
+
+/*
  * Decodes the next bytes of the body into dst[0..dst_size).  The piece begins
  * at or before zmap_decode_consumed() and holds ZMAP_DECODE_PIECE_MIN bytes
  * from there on, or all up to the end of the body; bytes behind that end do not
@@ -106,10 +117,16 @@ void zmap_decode_seek(zmap_decoder_t *decoder, uint64_t offset);
  * ZMAP_AGAIN: dst is full, or ZMAP_DECODE_STEP_INPUT coded bytes were taken, or
  * fewer than ZMAP_DECODE_PIECE_MIN are left in the piece (then *produced may be
  * less than dst_size, even 0), and the body goes on, though it may turn out to
- * have ended.  The content of skippable frames is not looked at: the next byte
+ * have ended.  A step also ends before a frame that it could not decode whole
+ * and the next one can: one whose known size is above what is left of dst and
+ * not above dst_size, or that does not end within ZMAP_DECODE_STEP_INPUT.
+ * The content of skippable frames is not looked at: the next byte
  * to decode may then lie far behind the piece.  ZMAP_OK: the body is complete;
  * the last frame ended exactly at its end.  ZMAP_OVERFLOW: the piece is not as
  * described; nothing was done, and the body may go on with a better one.
+ *
+ * The last bytes of a frame of known size do not come before what follows them
+ * in the frame, its checksum, was read, unless the piece ends before that.
  *
  * Else as zmap_decode_all(), or ZMAP_WINDOW, or ZMAP_TOO_LARGE: more than limit
  * bytes (*produced then counts those beyond it too).  Of a frame with a wrong

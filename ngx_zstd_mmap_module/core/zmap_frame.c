@@ -54,20 +54,25 @@ static int zmap_frame_magic(const uint8_t *data, size_t len, uint32_t magic,
 static void zmap_frame_fields(const uint8_t *data, size_t window_size,
     size_t dictionary_size, size_t content_size, zmap_frame_header_t *header);
 static uint64_t zmap_frame_window(uint8_t descriptor);
-static uint64_t zmap_frame_le(const uint8_t *p, size_t n);
 
 static zmap_rc_e zmap_walk_step(zmap_walk_t *walk, const uint8_t *data);
-static zmap_rc_e zmap_walk_skippable(zmap_walk_t *walk, const uint8_t *p,
-    uint64_t left);
+static zmap_rc_e zmap_walk_skippable(zmap_walk_t *walk, const uint8_t *data);
 static zmap_rc_e zmap_walk_frame(zmap_walk_t *walk, const uint8_t *p,
     size_t len);
 static void zmap_walk_note(zmap_walk_t *walk);
-static zmap_rc_e zmap_walk_block(zmap_walk_t *walk, const uint8_t *p,
-    uint64_t left);
+static zmap_rc_e zmap_walk_block(zmap_walk_t *walk, const uint8_t *data);
 static void zmap_walk_block_header(const uint8_t *p, zmap_block_t *block);
-static zmap_rc_e zmap_walk_frame_end(zmap_walk_t *walk);
-static int zmap_walk_declared_fits(const zmap_walk_t *walk);
+static zmap_rc_e zmap_walk_frame_end(zmap_walk_t *walk, const uint8_t *data);
+static uint64_t zmap_walk_most(const zmap_walk_t *walk);
 static zmap_rc_e zmap_walk_add_content(zmap_walk_t *walk, uint64_t size);
+
+static void zmap_table_find(zmap_walk_t *walk, const uint8_t *data);
+static void zmap_table_compare(zmap_walk_t *walk, const uint8_t *data,
+    uint64_t least, uint64_t most, uint64_t *size);
+static int zmap_table_agrees(const zmap_walk_t *walk, const uint8_t *data,
+    uint64_t least, uint64_t most, zmap_seektable_entry_t *entry);
+static void zmap_table_last(zmap_walk_t *walk, const uint8_t *data);
+static void zmap_table_end(zmap_walk_t *walk, zmap_table_e tabled);
 
 static zmap_rc_e zmap_index_reserve(zmap_walk_t *walk);
 static void zmap_index_add(zmap_walk_t *walk);
@@ -202,6 +207,14 @@ zmap_walk_first(zmap_walk_t *walk, const uint8_t *data)
 
 
 void
+zmap_walk_distrust(zmap_walk_t *walk)
+{
+    walk->frames.tabled = 0;
+    walk->frames.table_lies = 1;
+}
+
+
+void
 zmap_walk_free(zmap_walk_t *walk)
 {
     zmap_index_drop(walk);
@@ -244,7 +257,7 @@ zmap_frame_skippable(const uint8_t *p, uint64_t left, uint64_t *size)
         return ZMAP_TRUNCATED;
     }
 
-    content = zmap_frame_le(p + 4, 4);
+    content = zmap_le(p + 4, 4);
 
     if (content > left - ZMAP_SKIPPABLE_HEADER) {
         return ZMAP_TRUNCATED;
@@ -271,7 +284,7 @@ zmap_frame_magic(const uint8_t *data, size_t len, uint32_t magic,
     n = len < sizeof(uint32_t) ? len : sizeof(uint32_t);
     mask = (uint32_t) ((1ull << 8 * n) - 1) & ~ignore;
 
-    return ((zmap_frame_le(data, n) ^ magic) & mask) == 0;
+    return ((zmap_le(data, n) ^ magic) & mask) == 0;
 }
 
 
@@ -285,10 +298,10 @@ zmap_frame_fields(const uint8_t *data, size_t window_size,
 
     p = data + ZMAP_FRAME_HEADER_MIN + window_size;
 
-    header->dictionary_id = (uint32_t) zmap_frame_le(p, dictionary_size);
+    header->dictionary_id = (uint32_t) zmap_le(p, dictionary_size);
     p += dictionary_size;
 
-    header->content_size = zmap_frame_le(p, content_size);
+    header->content_size = zmap_le(p, content_size);
     p += content_size;
 
     if (content_size == 2) {
@@ -320,21 +333,6 @@ zmap_frame_window(uint8_t descriptor)
 }
 
 
-static uint64_t
-zmap_frame_le(const uint8_t *p, size_t n)
-{
-    uint64_t  value;
-
-    value = 0;
-
-    while (n > 0) {
-        value = value << 8 | p[--n];
-    }
-
-    return value;
-}
-
-
 static zmap_rc_e
 zmap_walk_step(zmap_walk_t *walk, const uint8_t *data)
 {
@@ -346,14 +344,14 @@ zmap_walk_step(zmap_walk_t *walk, const uint8_t *data)
     left = walk->size - walk->offset;
 
     if (walk->_inside) {
-        return zmap_walk_block(walk, p, left);
+        return zmap_walk_block(walk, data);
     }
 
     len = left < ZMAP_FRAME_HEADER_MAX ? (size_t) left : ZMAP_FRAME_HEADER_MAX;
 
     if (zmap_frame_magic(p, len, ZMAP_SKIPPABLE_MAGIC, ZMAP_SKIPPABLE_VARIANT))
     {
-        return zmap_walk_skippable(walk, p, left);
+        return zmap_walk_skippable(walk, data);
     }
 
     return zmap_walk_frame(walk, p, len);
@@ -361,18 +359,27 @@ zmap_walk_step(zmap_walk_t *walk, const uint8_t *data)
 
 
 static zmap_rc_e
-zmap_walk_skippable(zmap_walk_t *walk, const uint8_t *p, uint64_t left)
+zmap_walk_skippable(zmap_walk_t *walk, const uint8_t *data)
 {
-    uint64_t   size;
+    uint64_t   size, none;
     zmap_rc_e  rc;
 
-    rc = zmap_frame_skippable(p, left, &size);
-
+    rc = zmap_frame_skippable(data + walk->offset, walk->size - walk->offset,
+                              &size);
     if (rc != ZMAP_OK) {
         return rc;
     }
 
+    walk->_coded = walk->offset;
     walk->offset += size;
+
+    if (walk->offset == walk->size) {
+        zmap_table_last(walk, data);
+
+    } else {
+        zmap_table_compare(walk, data, 0, 0, &none);
+    }
+
     walk->frames.skippable++;
 
     return ZMAP_OK;
@@ -435,16 +442,18 @@ zmap_walk_note(zmap_walk_t *walk)
 
 
 static zmap_rc_e
-zmap_walk_block(zmap_walk_t *walk, const uint8_t *p, uint64_t left)
+zmap_walk_block(zmap_walk_t *walk, const uint8_t *data)
 {
-    uint64_t      size;
+    uint64_t      size, left;
     zmap_block_t  block;
+
+    left = walk->size - walk->offset;
 
     if (left < ZMAP_BLOCK_HEADER) {
         return ZMAP_TRUNCATED;
     }
 
-    zmap_walk_block_header(p, &block);
+    zmap_walk_block_header(data + walk->offset, &block);
 
     /*
      * The limit holds for both sizes: where Window_Size is 0, streaming
@@ -478,7 +487,7 @@ zmap_walk_block(zmap_walk_t *walk, const uint8_t *p, uint64_t left)
 
     walk->offset += size;
 
-    return block.last ? zmap_walk_frame_end(walk) : ZMAP_OK;
+    return block.last ? zmap_walk_frame_end(walk, data) : ZMAP_OK;
 }
 
 
@@ -487,7 +496,7 @@ zmap_walk_block_header(const uint8_t *p, zmap_block_t *block)
 {
     uint32_t  bits;
 
-    bits = (uint32_t) zmap_frame_le(p, ZMAP_BLOCK_HEADER);
+    bits = (uint32_t) zmap_le(p, ZMAP_BLOCK_HEADER);
 
     block->last = bits & 1;
     block->type = (zmap_block_e) (bits >> 1 & 3);
@@ -497,61 +506,67 @@ zmap_walk_block_header(const uint8_t *p, zmap_block_t *block)
 
 
 static zmap_rc_e
-zmap_walk_frame_end(zmap_walk_t *walk)
+zmap_walk_frame_end(zmap_walk_t *walk, const uint8_t *data)
 {
+    uint64_t  least, most, size;
+
     walk->_inside = 0;
+
+    least = walk->_known;
+    most = zmap_walk_most(walk);
 
     if (walk->_header.sized) {
 
-        if (!zmap_walk_declared_fits(walk)) {
+        if (walk->_header.content_size < least
+            || walk->_header.content_size > most)
+        {
             walk->offset = walk->_coded;
             return ZMAP_CONTENT_SIZE;
         }
 
-        return zmap_walk_add_content(walk, walk->_header.content_size);
+        least = walk->_header.content_size;
+        most = least;
     }
 
-    if (walk->_compressed == 0) {
-        return zmap_walk_add_content(walk, walk->_known);
+    size = least;
+    zmap_table_compare(walk, data, least, most, &size);
+
+    if (least != most) {
+        walk->frames.sized = 0;
     }
 
-    walk->frames.sized = 0;
-    zmap_index_drop(walk);
+    if (!walk->frames.sized && walk->_tabled != ZMAP_TABLE_AGREES) {
+        zmap_index_drop(walk);
+        return ZMAP_OK;
+    }
 
-    return ZMAP_OK;
+    return zmap_walk_add_content(walk, size);
 }
 
 
 /*
- * Raw and RLE blocks hold exactly their Block_Size, compressed ones at most
- * Block_Maximum_Size.
+ * What the blocks of a frame can hold: raw and RLE blocks exactly their
+ * Block_Size, compressed ones at most Block_Maximum_Size.
  */
 
-static int
-zmap_walk_declared_fits(const zmap_walk_t *walk)
+static uint64_t
+zmap_walk_most(const zmap_walk_t *walk)
 {
-    uint64_t  rest, most;
+    uint64_t  most;
 
-    if (walk->_header.content_size < walk->_known) {
-        return 0;
+    if (zmap_mul_u64(walk->_compressed, walk->_header.block_max, &most) != 0
+        || zmap_add_u64(most, walk->_known, &most) != 0)
+    {
+        return UINT64_MAX;
     }
 
-    rest = walk->_header.content_size - walk->_known;
-
-    if (zmap_mul_u64(walk->_compressed, walk->_header.block_max, &most) != 0) {
-        return 1;
-    }
-
-    return rest <= most;
+    return most;
 }
 
 
 static zmap_rc_e
 zmap_walk_add_content(zmap_walk_t *walk, uint64_t size)
 {
-    if (!walk->frames.sized) {
-        return ZMAP_OK;
-    }
 
     if (zmap_add_u64(walk->frames.content_size, size,
                      &walk->frames.content_size)
@@ -562,6 +577,106 @@ zmap_walk_add_content(zmap_walk_t *walk, uint64_t size)
     }
 
     return ZMAP_OK;
+}
+
+
+static void
+zmap_table_find(zmap_walk_t *walk, const uint8_t *data)
+{
+    zmap_rc_e  rc;
+
+    rc = zmap_seektable_find(&walk->_table, data, walk->size);
+
+    walk->_tabled = (rc == ZMAP_OK) ? ZMAP_TABLE_AGREES
+                    : (rc == ZMAP_EMPTY) ? ZMAP_TABLE_NONE : ZMAP_TABLE_LIES;
+}
+
+
+/*
+ * Compares the frame that ends at the walk's offset with its entry; *size is
+ * then what that says, unless the table does not agree.
+ */
+
+static void
+zmap_table_compare(zmap_walk_t *walk, const uint8_t *data, uint64_t least,
+    uint64_t most, uint64_t *size)
+{
+    zmap_seektable_entry_t  entry;
+
+    if (walk->_tabled == ZMAP_TABLE_UNKNOWN) {
+        zmap_table_find(walk, data);
+    }
+
+    if (walk->_tabled != ZMAP_TABLE_AGREES) {
+        return;
+    }
+
+    if (!zmap_table_agrees(walk, data, least, most, &entry)) {
+        zmap_table_end(walk, ZMAP_TABLE_LIES);
+        return;
+    }
+
+    walk->_entry++;
+    *size = entry.decoded;
+}
+
+
+static int
+zmap_table_agrees(const zmap_walk_t *walk, const uint8_t *data,
+    uint64_t least, uint64_t most, zmap_seektable_entry_t *entry)
+{
+    return walk->offset <= walk->_table.start
+           && zmap_seektable_entry(&walk->_table, data, walk->_entry, entry)
+              == ZMAP_OK
+           && entry->coded == walk->offset - walk->_coded
+           && entry->decoded >= least
+           && entry->decoded <= most;
+}
+
+
+/*
+ * The last frame of the file is a skippable one.  Only of one variant it is a
+ * table; in all other frames the same bytes are content.
+ */
+
+static void
+zmap_table_last(zmap_walk_t *walk, const uint8_t *data)
+{
+    if (walk->_tabled == ZMAP_TABLE_UNKNOWN) {
+        zmap_table_find(walk, data);
+    }
+
+    if (walk->_tabled == ZMAP_TABLE_NONE
+        || zmap_le(data + walk->_coded, ZMAP_MAGIC_SIZE)
+           != ZMAP_SEEKTABLE_MAGIC)
+    {
+        zmap_table_end(walk, ZMAP_TABLE_NONE);
+        return;
+    }
+
+    if (walk->_tabled == ZMAP_TABLE_AGREES
+        && walk->_coded == walk->_table.start
+        && walk->_entry == walk->_table.nframes)
+    {
+        walk->frames.tabled = 1;
+        return;
+    }
+
+    walk->frames.table_lies = 1;
+    zmap_table_end(walk, ZMAP_TABLE_LIES);
+}
+
+
+/* what comes now is not held to it, and what it alone has told is forgotten */
+
+static void
+zmap_table_end(zmap_walk_t *walk, zmap_table_e tabled)
+{
+    walk->_tabled = tabled;
+
+    if (!walk->frames.sized) {
+        zmap_index_drop(walk);
+    }
 }
 
 
@@ -582,6 +697,12 @@ zmap_index_reserve(zmap_walk_t *walk)
 
     if (walk->frames.nindex >= ZMAP_FRAME_INDEX_MAX) {
         zmap_index_drop(walk);
+
+        if (walk->_tabled == ZMAP_TABLE_AGREES) {
+            /* without an index no decoder could be held to it */
+            zmap_table_end(walk, ZMAP_TABLE_NONE);
+        }
+
         return ZMAP_OK;
     }
 

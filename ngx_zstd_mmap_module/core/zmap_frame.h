@@ -9,6 +9,11 @@
  * accepts larger raw and RLE blocks, its streaming decoder and browsers do
  * not), Frame_Content_Size against what the blocks can hold, no byte over.
  *
+ * A seek table at the end of the file is compared with each frame that is
+ * passed.  One that agrees with all of them tells the decoded sizes that frames
+ * do not; one that does not is as if it were not there, and never makes a file
+ * a bad one.
+ *
  * The bytes may lie in a mapping: the walker neither allocates while it reads
  * nor keeps state outside zmap_walk_t, so that a caller may leave it by a jump
  * out of a SIGBUS handler and then still call zmap_walk_free().  It does not
@@ -20,7 +25,7 @@
 #define ZMAP_FRAME_H
 
 
-#include "zmap_base.h"
+#include "zmap_seektable.h"
 
 
 ZMAP_BEGIN
@@ -56,17 +61,32 @@ typedef struct {
 typedef struct {
     uint64_t             frames;         /* zstd frames seen */
     uint64_t             skippable;      /* skippable frames seen */
-    uint64_t             content_size;   /* of all frames; valid if sized */
+    uint64_t             content_size;   /* of all frames; valid if sized or
+                                            tabled */
     uint64_t             window;         /* largest Window_Size */
     uint32_t             dictionary_id;  /* first that is not 0 */
     uint8_t              sized;          /* the size of every frame is known:
                                             declared, or the frame has raw and
                                             RLE blocks only */
+    uint8_t              tabled;         /* the seek table agrees with all
+                                            frames, and with what else is known
+                                            of their decoded sizes */
+    uint8_t              table_lies;     /* there is a seek table, and it does
+                                            not agree */
     uint8_t              checksum;       /* every frame has a checksum */
     zmap_frame_entry_t  *index;          /* owned by the walk; NULL unless
-                                            sized and few enough frames */
+                                            sized or tabled, and few enough
+                                            frames */
     size_t               nindex;
 } zmap_frames_t;
+
+
+typedef enum {
+    ZMAP_TABLE_UNKNOWN = 0,              /* not looked for */
+    ZMAP_TABLE_NONE,                     /* or not followed */
+    ZMAP_TABLE_AGREES,                   /* with the frames so far */
+    ZMAP_TABLE_LIES                      /* if it is one */
+} zmap_table_e;
 
 
 typedef struct {
@@ -82,6 +102,9 @@ typedef struct {
     uint64_t             _known;         /* decoded bytes of raw, RLE blocks */
     uint64_t             _compressed;    /* number of compressed blocks */
     size_t               _capacity;      /* of the index, entries */
+    zmap_seektable_t     _table;
+    uint64_t             _entry;         /* number of the next one in it */
+    zmap_table_e         _tabled;
     zmap_rc_e            _failed;        /* the error that ended the walk */
     uint8_t              _inside;
     uint8_t              _unindexed;
@@ -135,6 +158,13 @@ zmap_rc_e zmap_walk_run(zmap_walk_t *walk, const uint8_t *data,
  * zmap_walk_run().
  */
 zmap_rc_e zmap_walk_first(zmap_walk_t *walk, const uint8_t *data);
+
+/*
+ * After a walk of a file that is tabled and not sized: a frame was found to
+ * decode to another size than its seek table says.  The file is then one whose
+ * table lies.  Index and content_size stay, for those who decode by them.
+ */
+void zmap_walk_distrust(zmap_walk_t *walk);
 
 /* frees the index; the walk may be initialised again */
 void zmap_walk_free(zmap_walk_t *walk);

@@ -1,6 +1,6 @@
 
 /*
- * Finds the frame that a decoded byte lies in.
+ * Finds the frame that a decoded byte lies in, or that begins at a coded one.
  */
 
 
@@ -16,7 +16,7 @@ zmap_range_begin(const zmap_frames_t *frames, uint64_t pos)
     begin.coded = 0;
     begin.decoded = 0;
 
-    if (frames->index == NULL) {
+    if (frames->index == NULL || !(frames->sized || frames->tabled)) {
         return begin;
     }
 
@@ -37,4 +37,40 @@ zmap_range_begin(const zmap_frames_t *frames, uint64_t pos)
     }
 
     return begin;
+}
+
+
+int
+zmap_range_frame_size(const zmap_frames_t *frames, uint64_t coded,
+    uint64_t *size)
+{
+    size_t                     low, high, middle;
+    const zmap_frame_entry_t  *index;
+
+    index = frames->index;
+
+    low = 0;
+    high = frames->nindex;
+
+    while (low < high) {
+
+        middle = low + (high - low) / 2;
+
+        if (index[middle].coded < coded) {
+            low = middle + 1;
+
+        } else {
+            high = middle;
+        }
+    }
+
+    if (low == frames->nindex || index[low].coded != coded) {
+        return -1;
+    }
+
+    *size = (low + 1 < frames->nindex ? index[low + 1].decoded
+                                      : frames->content_size)
+            - index[low].decoded;
+
+    return 0;
 }

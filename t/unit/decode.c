@@ -22,11 +22,13 @@
 #include <zstd.h>
 
 #include "zmap_decode.h"
+#include "zmap_range.h"
 
 
 #define COUNT(array)  (sizeof(array) / sizeof((array)[0]))
 
 #define CODED_MAX     (4 * 1024 * 1024)
+#define FRAMES_MAX    64
 #define PLAIN_MAX     (3 * 1024 * 1024)
 #define WINDOW_MAX    (8 * 1024 * 1024)
 
@@ -152,12 +154,18 @@ typedef struct {
     size_t    coded_size;
     uint8_t  *plain;
     size_t    plain_size;
+
+    size_t              nframes;
+    zmap_frame_entry_t  index[FRAMES_MAX];     /* of those of libzstd */
 } body_t;
 
 
 static zmap_decoders_t  *decoders;
 static zmap_decoder_t   *decoder;
 static uint32_t          noise = 88172645;
+
+/* what the decoder is told of the frames of a body, or NULL */
+static const zmap_frames_t  *followed;
 
 
 static uint32_t
@@ -191,6 +199,7 @@ teardown(void **state)
     create_fails = 0;
     parameter_fails = 0;
     stream_stands = 0;
+    followed = NULL;
 
     zmap_decoder_put(decoders, decoder);
     zmap_decoders_destroy(decoders);
@@ -206,6 +215,7 @@ body_init(body_t *body)
     body->plain = malloc(PLAIN_MAX);
     body->coded_size = 0;
     body->plain_size = 0;
+    body->nframes = 0;
 
     assert_non_null(body->coded);
     assert_non_null(body->plain);
@@ -280,6 +290,11 @@ body_compress(body_t *body, size_t size, int sized, int checksum, int window)
     assert_int_equal(in.pos, size);
 
     (void) ZSTD_freeCCtx(cctx);
+
+    assert_true(body->nframes < FRAMES_MAX);
+    body->index[body->nframes].coded = body->coded_size;
+    body->index[body->nframes].decoded = body->plain_size;
+    body->nframes++;
 
     body->coded_size += out.pos;
     body->plain_size += size;
@@ -488,6 +503,44 @@ piece_slide(zmap_piece_t *piece, const body_t *body, size_t size, size_t len)
 }
 
 
+static uint64_t
+next_size(const body_t *body, size_t pos)
+{
+    uint64_t  size;
+
+    size = ZSTD_getFrameContentSize(body->coded + pos, body->coded_size - pos);
+
+    if (size == ZSTD_CONTENTSIZE_UNKNOWN && followed != NULL) {
+        assert_int_equal(zmap_range_frame_size(followed, pos, &size), 0);
+    }
+
+    return size;
+}
+
+
+/* the next frame would not have been decoded whole, and now can be */
+
+static int
+next_waits(const body_t *body, size_t n, size_t produced, uint64_t begun)
+{
+    size_t    pos, coded;
+    uint64_t  size;
+
+    pos = (size_t) zmap_decode_consumed(decoder);
+    size = next_size(body, pos);
+
+    if (size > n || pos == begun) {
+        return 0;
+    }
+
+    coded = ZSTD_findFrameCompressedSize(body->coded + pos,
+                                         body->coded_size - pos);
+
+    return size > n - produced
+           || coded > ZMAP_DECODE_STEP_INPUT - (pos - begun);
+}
+
+
 /*
  * Decodes the first size bytes of the file in steps of chunk bytes, 0: of
  * changing lengths, by pieces of len bytes, and compares all that comes out.
@@ -508,6 +561,11 @@ steps_by(const body_t *body, size_t size, size_t chunk, uint64_t limit,
 
     assert_int_equal(zmap_decode_begin(decoder, size, WINDOW_MAX, limit),
                      ZMAP_OK);
+
+    if (followed != NULL) {
+        zmap_decode_follow(decoder, followed);
+    }
+
     done = 0;
     calls = 0;
 
@@ -523,7 +581,8 @@ steps_by(const body_t *body, size_t size, size_t chunk, uint64_t limit,
         assert_true(rc != ZMAP_AGAIN || produced == n
                     || piece_left(&piece) < ZMAP_DECODE_PIECE_MIN
                     || zmap_decode_consumed(decoder) - before
-                       >= ZMAP_DECODE_STEP_INPUT);
+                       >= ZMAP_DECODE_STEP_INPUT
+                    || next_waits(body, n, produced, before));
         assert_true(rc != ZMAP_AGAIN || produced == n
                     || zmap_decode_consumed(decoder) > before);
         assert_true(produced <= body->plain_size - done);
@@ -544,6 +603,10 @@ steps_by(const body_t *body, size_t size, size_t chunk, uint64_t limit,
     if (rc == ZMAP_OK) {
         assert_int_equal(zmap_decode_consumed(decoder), size);
         assert_true(done == body->plain_size || size < body->coded_size);
+    }
+
+    if (rc == ZMAP_SEEK_TABLE) {
+        assert_true(done <= followed->content_size);
     }
 
     free((void *) piece.data);
@@ -593,7 +656,8 @@ whole(const body_t *body, size_t size, size_t dst_size)
     assert_true(src != NULL && dst != NULL);
     memcpy(src, body->coded, size);
 
-    rc = zmap_decode_all(decoder, dst_size ? dst : NULL, dst_size, src, size);
+    rc = zmap_decode_all(decoder, dst_size ? dst : NULL, dst_size, src, size,
+                         followed);
 
     if (rc == ZMAP_OK) {
         assert_true(dst_size <= body->plain_size);
@@ -1140,8 +1204,10 @@ no_byte_is_no_body(void **state)
 
     (void) state;
 
-    assert_int_equal(zmap_decode_all(decoder, &byte, 1, NULL, 0), ZMAP_EMPTY);
-    assert_int_equal(zmap_decode_all(decoder, NULL, 0, NULL, 0), ZMAP_EMPTY);
+    assert_int_equal(zmap_decode_all(decoder, &byte, 1, NULL, 0, NULL),
+                     ZMAP_EMPTY);
+    assert_int_equal(zmap_decode_all(decoder, NULL, 0, NULL, 0, NULL),
+                     ZMAP_EMPTY);
 
     assert_int_equal(zmap_decode_begin(decoder, 0, WINDOW_MAX, 0), ZMAP_OK);
     assert_int_equal(step(NULL, 0, &byte, 1, &produced),
@@ -1431,7 +1497,7 @@ no_flipped_bit_passes(void **state)
         body.coded[bit / 8] ^= (uint8_t) (1 << bit % 8);
 
         if (zmap_decode_all(decoder, dst, body.plain_size, body.coded,
-                            body.coded_size)
+                            body.coded_size, NULL)
             == ZMAP_OK)
         {
             assert_memory_equal(dst, body.plain, body.plain_size);
@@ -1774,6 +1840,373 @@ no_memory_gives_no_decoder(void **state)
 }
 
 
+/* decodes all of it in steps of chunk bytes; the memory that this took */
+
+static size_t
+memory_of_steps(const body_t *body, size_t chunk)
+{
+    size_t     before, done, n;
+    uint8_t   *dst;
+    zmap_rc_e  rc;
+
+    dst = malloc(chunk);
+    assert_non_null(dst);
+
+    zmap_decoder_put(decoders, decoder);
+    zmap_decoders_destroy(decoders);
+    assert_int_equal(setup(NULL), 0);
+
+    before = live_bytes();
+
+    assert_int_equal(zmap_decode_begin(decoder, body->coded_size, WINDOW_MAX,
+                                       0), ZMAP_OK);
+    zmap_decode_follow(decoder, followed);
+    done = 0;
+
+    do {
+        rc = step(body->coded, body->coded_size, dst, chunk, &n);
+
+        assert_true(n <= body->plain_size - done);
+        assert_memory_equal(dst, body->plain + done, n);
+        done += n;
+    } while (rc == ZMAP_AGAIN);
+
+    assert_int_equal(rc, ZMAP_OK);
+    assert_int_equal(done, body->plain_size);
+
+    free(dst);
+
+    return live_bytes() - before;
+}
+
+
+static void
+follow(zmap_frames_t *frames, body_t *body)
+{
+    *frames = (zmap_frames_t) {
+        .frames = body->nframes,
+        .content_size = body->plain_size,
+        .tabled = 1,
+        .index = body->index,
+        .nindex = body->nframes
+    };
+
+    followed = frames;
+}
+
+
+/* 20 frames of 100,000 bytes, the last ones shorter */
+
+static void
+body_frames(body_t *body, int sized)
+{
+    size_t  i;
+
+    body_init(body);
+
+    for (i = 0; i < 20; i++) {
+        body_frame(body, 100000 - 100 * i, sized, 1, 23);
+        body_skippable(body, 30);
+    }
+}
+
+
+static const size_t  frame_chunks[] = {
+    100000, 100001, 131072, 199899, 199900, 262144, 1000000
+};
+
+
+static void
+frames_that_fit_take_no_window(void **state)
+{
+    size_t         i;
+    body_t         body;
+    zmap_frames_t  frames;
+
+    (void) state;
+
+    body_frames(&body, 1);
+
+    for (i = 0; i < COUNT(frame_chunks); i++) {
+        assert_int_equal(memory_of_steps(&body, frame_chunks[i]), 0);
+    }
+
+    assert_true(memory_of_steps(&body, 99999) > 0);
+    body_free(&body);
+
+    /* nor do those of which only an index tells */
+
+    body_frames(&body, 0);
+    assert_true(memory_of_steps(&body, 1000000) > 8 * 1024 * 1024);
+
+    follow(&frames, &body);
+
+    for (i = 0; i < COUNT(frame_chunks); i++) {
+        assert_int_equal(memory_of_steps(&body, frame_chunks[i]), 0);
+    }
+
+    assert_true(memory_of_steps(&body, 99999) > 8 * 1024 * 1024);
+    body_free(&body);
+}
+
+
+static void
+the_end_of_a_step_cuts_no_frame_that_fits(void **state)
+{
+    int     i;
+    body_t  body;
+
+    (void) state;
+
+    body_init(&body);
+
+    for (i = 0; i < 7; i++) {
+        body_noise(&body, 400000);
+    }
+
+    assert_int_equal(memory_of_steps(&body, 400000), 0);
+    assert_int_equal(memory_of_steps(&body, PLAIN_MAX), 0);
+    body_free(&body);
+
+    /* one that no step can take whole is not waited for */
+
+    body_make(&body, "tR");
+    assert_true(memory_of_steps(&body, PLAIN_MAX) > 0);
+    body_free(&body);
+}
+
+
+static void
+followed_bodies_decode_to_their_content(void **state)
+{
+    size_t         i;
+    body_t         body;
+    zmap_frames_t  frames;
+
+    static const char *const  bodies[] = {
+        "E", "u", "B", "BB", "uu", "zun", "sSsuSssbS", "eEzEe", "bES", "EEEE",
+        "sLs", "zKsKSuKeK", "BzBuBtB"
+    };
+
+    (void) state;
+
+    for (i = 0; i < COUNT(bodies); i++) {
+        body_make(&body, bodies[i]);
+        follow(&frames, &body);
+
+        assert_int_equal(whole(&body, body.coded_size, body.plain_size),
+                         ZMAP_OK);
+        assert_steps(&body, ZMAP_OK);
+
+        body_free(&body);
+    }
+}
+
+
+static void
+a_followed_body_begins_at_any_frame(void **state)
+{
+    size_t         i, n, done;
+    body_t         body;
+    uint8_t        dst[7000];
+    zmap_rc_e      rc;
+    zmap_frames_t  frames;
+
+    (void) state;
+
+    body_make(&body, "uBsEzKuB");
+    follow(&frames, &body);
+
+    for (i = 0; i < body.nframes; i++) {
+        assert_int_equal(zmap_decode_begin(decoder, body.coded_size,
+                                           WINDOW_MAX, 0), ZMAP_OK);
+        zmap_decode_seek(decoder, body.index[i].coded);
+        zmap_decode_follow(decoder, &frames);
+
+        done = body.index[i].decoded;
+
+        do {
+            rc = step(body.coded, body.coded_size, dst, sizeof(dst), &n);
+
+            assert_true(n <= body.plain_size - done);
+            assert_memory_equal(dst, body.plain + done, n);
+            done += n;
+        } while (rc == ZMAP_AGAIN);
+
+        assert_int_equal(rc, ZMAP_OK);
+        assert_int_equal(done, body.plain_size);
+    }
+
+    body_free(&body);
+}
+
+
+/* no byte comes behind where the index says that frame number i ends */
+
+static void
+lying_steps(const body_t *body, const zmap_frames_t *frames, size_t i,
+    size_t chunk, size_t len)
+{
+    size_t         n, done, end;
+    uint8_t       *dst;
+    zmap_rc_e      rc;
+    zmap_piece_t   piece = { NULL, 0, 0 };
+
+    end = (size_t) (i + 1 < frames->nindex ? frames->index[i + 1].decoded
+                                           : frames->content_size);
+    end = end < body->plain_size ? end : body->plain_size;
+
+    dst = malloc(chunk);
+    assert_non_null(dst);
+
+    assert_int_equal(zmap_decode_begin(decoder, body->coded_size, WINDOW_MAX,
+                                       0), ZMAP_OK);
+    zmap_decode_follow(decoder, frames);
+    done = 0;
+
+    do {
+        piece_slide(&piece, body, body->coded_size, len);
+        rc = zmap_decode_step(decoder, &piece, dst, chunk, &n);
+
+        assert_true(n <= end - done);
+        assert_memory_equal(dst, body->plain + done, n);
+        done += n;
+    } while (rc == ZMAP_AGAIN);
+
+    assert_int_equal(rc, ZMAP_SEEK_TABLE);
+
+    free((void *) piece.data);
+    free(dst);
+}
+
+
+static void
+a_frame_of_another_size_than_followed_is_found(void **state)
+{
+    size_t               i, j, k, l, next, from;
+    body_t               body;
+    uint64_t             size;
+    zmap_frames_t        frames;
+    zmap_frame_entry_t   lie[FRAMES_MAX];
+
+    static const size_t  sizes[] = {
+        0, 1, 131071, 131072, 149999, 150001, 151000, 262144, 10000000
+    };
+
+    (void) state;
+
+    body_make(&body, "usuBu");
+    follow(&frames, &body);
+
+    for (i = 0; i < body.nframes; i++) {
+        for (j = 0; j < COUNT(sizes); j++) {
+            memcpy(lie, body.index, sizeof(lie));
+            frames.index = lie;
+            frames.content_size = body.plain_size;
+
+            next = i + 1 < body.nframes ? lie[i + 1].decoded
+                                        : body.plain_size;
+            size = next - lie[i].decoded;
+
+            if (size == sizes[j]) {
+                continue;
+            }
+
+            for (k = i + 1; k < body.nframes; k++) {
+                lie[k].decoded += sizes[j] - size;
+            }
+
+            frames.content_size += sizes[j] - size;
+
+            assert_int_equal(whole(&body, body.coded_size,
+                                   frames.content_size), ZMAP_SEEK_TABLE);
+
+            from = body.coded_size > 50000 ? 1 : 0;
+
+            for (k = from; k < COUNT(chunks) - 1; k++) {
+                lying_steps(&body, &frames, i, chunks[k], CODED_MAX);
+
+                for (l = 1; l < COUNT(pieces); l++) {
+                    lying_steps(&body, &frames, i, chunks[k], pieces[l]);
+                }
+            }
+        }
+    }
+
+    body_free(&body);
+}
+
+
+/* the last bytes before it go out only where the piece ends */
+
+static void
+a_longer_frame_ends_before_its_last_bytes(void **state)
+{
+    size_t         n;
+    body_t         body;
+    uint8_t        dst[149999];
+    zmap_frames_t  frames;
+
+    (void) state;
+
+    body_make(&body, "u");
+    follow(&frames, &body);
+    frames.content_size--;
+
+    assert_int_equal(zmap_decode_begin(decoder, body.coded_size, WINDOW_MAX,
+                                       0), ZMAP_OK);
+    zmap_decode_follow(decoder, &frames);
+
+    assert_int_equal(step(body.coded, body.coded_size, dst, 100000, &n),
+                     ZMAP_AGAIN);
+    assert_int_equal(n, 100000);
+    assert_int_equal(step(body.coded, body.coded_size, dst, 49999, &n),
+                     ZMAP_SEEK_TABLE);
+
+    body_free(&body);
+}
+
+
+static void
+what_is_wrong_with_a_followed_frame_is_found(void **state)
+{
+    body_t         body;
+    zmap_frames_t  frames;
+
+    (void) state;
+
+    body_make(&body, "BuB");
+    follow(&frames, &body);
+
+    /* the checksum of the second frame */
+
+    body.coded[body.index[2].coded - 1] ^= 1;
+
+    assert_int_equal(whole(&body, body.coded_size, body.plain_size),
+                     ZMAP_CHECKSUM);
+    assert_steps(&body, ZMAP_CHECKSUM);
+
+    body.coded[body.index[2].coded - 1] ^= 1;
+
+    /* a frame that the index does not know */
+
+    body.index[1].coded++;
+
+    assert_int_equal(whole(&body, body.coded_size, body.plain_size),
+                     ZMAP_SEEK_TABLE);
+    assert_steps(&body, ZMAP_SEEK_TABLE);
+
+    body.index[1].coded--;
+
+    /* the limit holds here, too */
+
+    assert_int_equal(steps(&body, body.coded_size, PLAIN_MAX,
+                           body.plain_size - 1), ZMAP_TOO_LARGE);
+
+    body_free(&body);
+}
+
+
 #define DECODE_TEST(test)                                                     \
     cmocka_unit_test_setup_teardown(test, setup, teardown)
 
@@ -1807,6 +2240,13 @@ main(void)
         DECODE_TEST(idle_decoders_are_bounded_in_number),
         DECODE_TEST(idle_decoders_are_bounded_in_bytes),
         DECODE_TEST(no_memory_gives_no_decoder),
+        DECODE_TEST(frames_that_fit_take_no_window),
+        DECODE_TEST(the_end_of_a_step_cuts_no_frame_that_fits),
+        DECODE_TEST(followed_bodies_decode_to_their_content),
+        DECODE_TEST(a_followed_body_begins_at_any_frame),
+        DECODE_TEST(a_frame_of_another_size_than_followed_is_found),
+        DECODE_TEST(a_longer_frame_ends_before_its_last_bytes),
+        DECODE_TEST(what_is_wrong_with_a_followed_frame_is_found),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

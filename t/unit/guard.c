@@ -823,7 +823,7 @@ decode_whole(void *data)
     job_t  *job = data;
 
     return zmap_decode_all(job->decoder, job->dst, job->dst_size, job->src,
-                           job->src_size);
+                           job->src_size, NULL);
 }
 
 

@@ -1,6 +1,6 @@
 
 /*
- * Ranges of decoded bytes: the frame that decoding begins with.
+ * Ranges of decoded bytes: the frame that decoding begins with, its size.
  */
 
 
@@ -44,6 +44,7 @@ every_byte_has_its_frame(void **state)
     }
 
     frames.index = index;
+    frames.sized = 1;
 
     for (n = 1; n <= 9; n++) {
         frames.nindex = n;
@@ -80,6 +81,7 @@ offsets_of_64_bits(void **state)
 
     frames.index = index;
     frames.nindex = 3;
+    frames.tabled = 1;
 
     begin = zmap_range_begin(&frames, (UINT64_C(1) << 40) - 1);
     assert_int_equal(begin.decoded, 0);
@@ -92,13 +94,83 @@ offsets_of_64_bits(void **state)
 }
 
 
+/* the sizes stay for those who decode by them */
+
+static void
+an_index_that_is_not_trusted_finds_no_byte(void **state)
+{
+    uint64_t            size;
+    zmap_frames_t       frames = { 0 };
+    zmap_frame_entry_t  index[2] = { { 8, 0 }, { 100, 10 } }, begin;
+
+    (void) state;
+
+    frames.index = index;
+    frames.nindex = 2;
+    frames.content_size = 25;
+
+    begin = zmap_range_begin(&frames, 12);
+    assert_int_equal(begin.coded, 0);
+    assert_int_equal(begin.decoded, 0);
+
+    assert_int_equal(zmap_range_frame_size(&frames, 100, &size), 0);
+    assert_int_equal(size, 15);
+}
+
+
+static void
+every_frame_has_its_size(void **state)
+{
+    size_t              i, n;
+    uint64_t            pos, size;
+    zmap_frames_t       frames = { 0 };
+    zmap_frame_entry_t  index[9];
+
+    static const uint64_t  sizes[9] = { 3, 0, 1, 5, 0, 0, 2, 7, 0 };
+
+    (void) state;
+
+    frames.index = index;
+
+    assert_int_equal(zmap_range_frame_size(&frames, 0, &size), -1);
+
+    for (n = 1; n <= 9; n++) {
+        index[n - 1].coded = 100 * n;
+        index[n - 1].decoded = frames.content_size;
+
+        frames.nindex = n;
+        frames.content_size += sizes[n - 1];
+
+        for (i = 1; i <= n; i++) {
+            assert_int_equal(zmap_range_frame_size(&frames, 100 * i, &size),
+                             0);
+            assert_int_equal(size, sizes[i - 1]);
+        }
+
+        size = 12345;
+
+        for (pos = 0; pos <= 100 * n + 150; pos += 50) {
+            if (pos % 100 == 0 && pos >= 100 && pos <= 100 * n) {
+                continue;
+            }
+
+            assert_int_equal(zmap_range_frame_size(&frames, pos, &size), -1);
+        }
+
+        assert_int_equal(size, 12345);
+    }
+}
+
+
 int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
         cmocka_unit_test(no_index_begins_at_the_file),
         cmocka_unit_test(every_byte_has_its_frame),
-        cmocka_unit_test(offsets_of_64_bits)
+        cmocka_unit_test(offsets_of_64_bits),
+        cmocka_unit_test(an_index_that_is_not_trusted_finds_no_byte),
+        cmocka_unit_test(every_frame_has_its_size)
     };
 
     return unit_run("range", tests, UNIT_COUNT(tests));
