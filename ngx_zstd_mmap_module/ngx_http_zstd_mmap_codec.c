@@ -25,6 +25,7 @@ typedef struct {
 typedef struct {
     zmap_decoder_t  *decoder;
     zmap_piece_t     piece;
+    zmap_frames_t   *frames;     /* to follow, or NULL */
     u_char          *dst;
     size_t           size;
     size_t           produced;
@@ -174,6 +175,7 @@ ngx_http_zstd_mmap_decode_body(ngx_http_zstd_mmap_input_t *input, u_char *dst,
     ngx_http_zstd_mmap_count(decodes);
 
     job.decoder = input->decoder;
+    job.frames = input->tabled ? &input->file->walk.frames : NULL;
     job.dst = dst;
     job.size = size;
 
@@ -215,7 +217,7 @@ ngx_http_zstd_mmap_body_job(void *data)
     ngx_http_zstd_mmap_decode_job_t *job = data;
 
     return zmap_decode_all(job->decoder, job->dst, job->size,
-                           job->piece.data, job->piece.size, NULL);
+                           job->piece.data, job->piece.size, job->frames);
 }
 
 
@@ -234,6 +236,8 @@ ngx_http_zstd_mmap_body_by_pieces(ngx_http_zstd_mmap_input_t *input,
     if (rc != ZMAP_OK) {
         return rc;
     }
+
+    zmap_decode_follow(job->decoder, job->frames);
 
     left = job->size;
 
@@ -277,10 +281,18 @@ zmap_rc_e
 ngx_http_zstd_mmap_decode_begin(ngx_http_zstd_mmap_input_t *input,
     uint64_t limit)
 {
+    zmap_rc_e  rc;
+
     ngx_http_zstd_mmap_count(decodes);
 
-    return zmap_decode_begin(input->decoder, input->file->version.size,
-                             input->conf->decode_window, limit);
+    rc = zmap_decode_begin(input->decoder, input->file->version.size,
+                           input->conf->decode_window, limit);
+
+    if (rc == ZMAP_OK && input->tabled) {
+        zmap_decode_follow(input->decoder, &input->file->walk.frames);
+    }
+
+    return rc;
 }
 
 

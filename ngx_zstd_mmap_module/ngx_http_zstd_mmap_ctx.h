@@ -57,6 +57,8 @@ struct ngx_http_zstd_mmap_ctx_s {
     ngx_err_t                     err;
 
     unsigned                      retried:1; /* after the file had changed */
+    unsigned                      untabled:1; /* a seek table is not asked: it
+                                                was found to lie */
     unsigned                      vary:1;    /* r->gzip_vary was set by us */
     unsigned                      armed:1;   /* closing would reset */
     unsigned                      filled:1;  /* body has its content */

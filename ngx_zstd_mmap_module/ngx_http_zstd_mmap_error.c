@@ -16,6 +16,7 @@ static void ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc);
 static void ngx_http_zstd_mmap_report_limit(ngx_http_zstd_mmap_ctx_t *ctx,
     char *why);
+static void ngx_http_zstd_mmap_distrust_table(ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_set_linger(ngx_connection_t *c,
     ngx_uint_t reset);
 static ngx_http_zstd_mmap_reason_e ngx_http_zstd_mmap_reason(zmap_rc_e rc);
@@ -37,6 +38,12 @@ ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
 
     if (rc == ZMAP_AGAIN) {
         return ngx_http_zstd_mmap_refuse_limit(ctx, "there is no time for it");
+    }
+
+    if (rc == ZMAP_SEEK_TABLE) {
+        ngx_http_zstd_mmap_distrust_table(ctx);
+        ctx->untabled = 1;
+        return NGX_HTTP_ZSTD_MMAP_RETRY;
     }
 
     ngx_http_zstd_mmap_report(ctx, rc);
@@ -124,6 +131,11 @@ ngx_http_zstd_mmap_report(ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc)
 
     ngx_http_zstd_mmap_count_reason(ngx_http_zstd_mmap_reason(rc));
 
+    if (rc == ZMAP_SEEK_TABLE) {
+        ngx_http_zstd_mmap_distrust_table(ctx);
+        return;
+    }
+
     if (file->reported & (1u << rc)) {
         return;
     }
@@ -161,6 +173,35 @@ ngx_http_zstd_mmap_report_limit(ngx_http_zstd_mmap_ctx_t *ctx, char *why)
                   "\"%V\" is not decoded: %s, %uL bytes of "
                   "zstd_mmap_streams are in use",
                   &ctx->path, why, worker->streams);
+}
+
+
+/* what a decoder found: from now on this version has no table for anybody */
+
+static void
+ngx_http_zstd_mmap_distrust_table(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_walk_distrust(&ctx->file->walk);
+    ngx_http_zstd_mmap_report_table(ctx);
+}
+
+
+void
+ngx_http_zstd_mmap_report_table(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_file_t  *file;
+
+    file = ctx->file;
+
+    if (file->reported & (1u << ZMAP_SEEK_TABLE)) {
+        return;
+    }
+
+    file->reported |= 1u << ZMAP_SEEK_TABLE;
+
+    ngx_log_error(NGX_LOG_WARN, ctx->request->connection->log, 0,
+                  "the seek table of \"%V\" contradicts its frames "
+                  "and is ignored", &ctx->path);
 }
 
 

@@ -11,7 +11,7 @@
 #include "ngx_http_zstd_mmap_ctx.h"
 
 
-/* the file changed while it was read: serve its new version */
+/* the file changed while it was read, or its seek table lies: serve it anew */
 #define NGX_HTTP_ZSTD_MMAP_RETRY  NGX_ABORT
 
 
@@ -19,8 +19,9 @@
  * Before the header: says why, once per file version and reason, and gives
  * the request to the plain file that lies beside (NGX_DECLINED), else 500.
  * ZMAP_AGAIN, too much time, as ngx_http_zstd_mmap_refuse_limit().
- * The first ZMAP_CHANGED of a request is NGX_HTTP_ZSTD_MMAP_RETRY instead; the
- * table forgets the file.
+ * The first ZMAP_CHANGED of a request is NGX_HTTP_ZSTD_MMAP_RETRY instead, and
+ * the table forgets the file; so is ZMAP_SEEK_TABLE: the seek table is then not
+ * asked any more.
  */
 ngx_int_t ngx_http_zstd_mmap_refuse(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc);
@@ -39,6 +40,9 @@ ngx_int_t ngx_http_zstd_mmap_refuse_limit(ngx_http_zstd_mmap_ctx_t *ctx,
  */
 ngx_int_t ngx_http_zstd_mmap_abort(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc);
+
+/* says, once per file version, that its seek table is ignored, and why */
+void ngx_http_zstd_mmap_report_table(ngx_http_zstd_mmap_ctx_t *ctx);
 
 /*
  * Where neither a Content-Length nor chunks would show that the body is cut,

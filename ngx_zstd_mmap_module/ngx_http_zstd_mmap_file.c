@@ -207,6 +207,7 @@ ngx_http_zstd_mmap_use_file(ngx_http_zstd_mmap_ctx_t *ctx, zmap_file_t *file)
     ctx->file = file;
 
     input->file = file;
+    input->tabled = 0;
     input->asked = 0;
     input->young = zmap_version_racy(&file->version, r->start_sec,
                                      r->start_msec * 1000000)

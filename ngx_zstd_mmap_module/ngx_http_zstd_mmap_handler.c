@@ -45,6 +45,8 @@ static ngx_uint_t ngx_http_zstd_mmap_fits_buffer(
 static ngx_int_t ngx_http_zstd_mmap_decode_allowed(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_decodable(ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_uint_t ngx_http_zstd_mmap_know_size(ngx_http_zstd_mmap_ctx_t *ctx,
+    uint64_t *size);
 static ngx_int_t ngx_http_zstd_mmap_leave(ngx_http_request_t *r,
     ngx_int_t rc);
 static ngx_int_t ngx_http_zstd_mmap_prepare(ngx_http_request_t *r);
@@ -116,7 +118,9 @@ ngx_http_zstd_mmap_answer(ngx_http_zstd_mmap_ctx_t *ctx)
 
     rc = ngx_http_zstd_mmap_serve(ctx);
 
-    if (rc == NGX_HTTP_ZSTD_MMAP_RETRY) {
+    /* once for each of its reasons */
+
+    while (rc == NGX_HTTP_ZSTD_MMAP_RETRY) {
         ngx_http_zstd_mmap_reset_ctx(ctx);
         rc = ngx_http_zstd_mmap_serve(ctx);
     }
@@ -481,14 +485,17 @@ static zmap_rc_e
 ngx_http_zstd_mmap_decodable(ngx_http_zstd_mmap_ctx_t *ctx)
 {
     uint64_t                        size;
-    zmap_file_t                    *file;
     zmap_frames_t                  *frames;
     ngx_http_zstd_mmap_loc_conf_t  *zlcf;
 
-    file = ctx->file;
-    frames = &file->walk.frames;
+    frames = &ctx->file->walk.frames;
     zlcf = ngx_http_get_module_loc_conf(ctx->request,
                                         ngx_http_zstd_mmap_module);
+
+    /* what was known before the request waited may not hold any more */
+
+    ctx->size = -1;
+    ctx->input.tabled = 0;
 
     if (frames->dictionary_id) {
         return ZMAP_DICTIONARY;
@@ -498,11 +505,13 @@ ngx_http_zstd_mmap_decodable(ngx_http_zstd_mmap_ctx_t *ctx)
         return ZMAP_WINDOW;
     }
 
-    if (!frames->sized && !file->has_learnt) {
-        return ZMAP_OK;
+    if (frames->table_lies) {
+        ngx_http_zstd_mmap_report_table(ctx);
     }
 
-    size = frames->sized ? frames->content_size : file->learnt;
+    if (!ngx_http_zstd_mmap_know_size(ctx, &size)) {
+        return ZMAP_OK;
+    }
 
     if (size > NGX_MAX_OFF_T_VALUE
         || (zlcf->max_size && size > (uint64_t) zlcf->max_size))
@@ -513,6 +522,35 @@ ngx_http_zstd_mmap_decodable(ngx_http_zstd_mmap_ctx_t *ctx)
     ctx->size = size;
 
     return ZMAP_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_zstd_mmap_know_size(ngx_http_zstd_mmap_ctx_t *ctx, uint64_t *size)
+{
+    zmap_file_t    *file;
+    zmap_frames_t  *frames;
+
+    file = ctx->file;
+    frames = &file->walk.frames;
+
+    if (frames->sized) {
+        *size = frames->content_size;
+        return 1;
+    }
+
+    if (frames->tabled && !ctx->untabled) {
+        *size = frames->content_size;
+        ctx->input.tabled = 1;
+        return 1;
+    }
+
+    if (file->has_learnt) {
+        *size = file->learnt;
+        return 1;
+    }
+
+    return 0;
 }
 
 

@@ -44,6 +44,8 @@ typedef struct {
     uint64_t                        dropped;   /* coded bytes that were taken
                                                   out of the mapping again */
     unsigned                        whole:1;   /* decoded in one go */
+    unsigned                        tabled:1;  /* its size is what a seek table
+                                                  says: decoding follows that */
     unsigned                        asked:1;   /* for the staged copy */
     unsigned                        young:1;   /* the version may be two: it was
                                                   racy when the request began */

@@ -94,6 +94,7 @@ ngx_http_zstd_mmap_alloc_job(ngx_http_zstd_mmap_input_t *input,
     job->input.worker = input->worker;
     job->input.log = ngx_cycle->log;
     job->input.file = zmap_file_ref(input->file);
+    job->input.tabled = input->tabled;
     job->input.young = input->young;
 
     job->event.handler = ngx_http_zstd_mmap_run_slice;

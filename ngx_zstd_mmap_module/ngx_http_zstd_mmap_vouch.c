@@ -66,7 +66,9 @@ ngx_http_zstd_mmap_vouch_frames(ngx_http_zstd_mmap_ctx_t *ctx,
 
     rc = ngx_http_zstd_mmap_find_verdict(ctx, job);
 
-    if (file->told && indexed && file->walk.frames.frames > 1) {
+    if (file->told && indexed
+        && (file->walk.frames.frames > 1 || file->walk.frames.tabled))
+    {
         ngx_http_zstd_mmap_forget_told(file);
         rc = ZMAP_AGAIN;
     }

@@ -23,6 +23,11 @@ package Test::Zmap::Fixture;
 #     [compressed => $bytes], [reserved => $n, $bytes]]
 #   $t->skippable($bytes, $n);      # magic number 0x184D2A50 + n
 #   $t->xxh64($bytes);
+#   $t->seekable($frames, %opt);    # frames, each [$coded, $content], and
+#     their seek table: checksums => 1 (entries of 12 bytes), and lies: coded
+#     => {I => SIZE}, decoded => {I => SIZE} of entry I, entries => N (so many),
+#     number => N and descriptor => BYTE of the footer, variant => N of the
+#     skippable frame
 #
 #   $t->random($n, $seed);  $t->text($n, $seed);   # incompressible; like prose
 
@@ -243,6 +248,29 @@ sub skippable {
     my ($self, $bytes, $n) = @_;
 
     return pack('VV', 0x184d2a50 + ($n // 0), length $bytes) . $bytes;
+}
+
+
+# Zstandard seekable format 0.1.0
+sub seekable {
+    my ($self, $frames, %opt) = @_;
+
+    my $entries = $opt{entries} // scalar @$frames;
+    my $table = '';
+
+    for my $i (0 .. $entries - 1) {
+        my ($coded, $content) = @{$frames->[$i] // ['', '']};
+        $table .= pack 'VV', $opt{coded}{$i} // length $coded,
+            $opt{decoded}{$i} // length $content;
+        $table .= pack 'V', $self->xxh64($content) & 0xffffffff
+            if $opt{checksums};
+    }
+
+    $table .= pack 'VCV', $opt{number} // $entries,
+        $opt{descriptor} // ($opt{checksums} ? 0x80 : 0), 0x8f92eab1;
+
+    return join('', map { $_->[0] } @$frames)
+        . $self->skippable($table, $opt{variant} // 14);
 }
 
 
