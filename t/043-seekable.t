@@ -17,7 +17,7 @@ my $MTIME = 1600000000;
 my $FRAME = 10_000;
 my $LIE = qr/\[warn\].*seek table of ".*" contradicts its frames/;
 
-my $t = Test::Zmap->new()->plan(472);
+my $t = Test::Zmap->new()->plan(496);
 my $status = Test::Zmap::Status->new($t);
 
 my $text = $t->text(200_000, 1);
@@ -28,6 +28,7 @@ my @sized = frames($text, $FRAME);
 my @loose = frames($text, $FRAME, size => 0);
 my @short = frames($text, 5_000, size => 0);
 my @small = frames($few, 5_000, size => 0);
+my @wide = ([$t->skippable('x' x 70_000), ''], @small);   # above one read
 my @empty = ([$t->compress(''), ''], [$t->frame(blocks => [[raw => '']]), '']);
 my @gaps = map { ($_, [$t->skippable('x' x 9_000, 14), ''], @empty) } @loose;
 
@@ -76,6 +77,8 @@ for my $dir (@dirs) {
     put("$dir/range-$_.txt", lying(\@loose, @{$late{$_}})) for keys %late;
     put("$dir/small-$_->[0].txt", lying(\@small, 2, $_->[1]))
         for [short => -1], [long => 1];
+    put("$dir/small-$_->[0]-wide.txt", lying(\@wide, 3, $_->[1]))
+        for [short => -1], [long => 1];
 }
 
 put("lies/$_.txt", $lies{$_}) for keys %lies;
@@ -97,7 +100,7 @@ $t->run($t->conf(<<"EOF", http => <<'EOH'));
     location /staged/ { zstd_mmap_stage z min_uses=1; }
 EOF
 zstd_mmap_zone z:8m hugepages=off;
-zstd_mmap_buffers 256k max=32k hugepages=off;
+zstd_mmap_buffers 256k max=48k hugepages=off;
 EOH
 
 
@@ -300,7 +303,7 @@ for my $dir (@dirs) {
     }
 
     # in one buffer nothing was sent as yet
-    for my $name (qw(short long)) {
+    for my $name (qw(short long short-wide long-wide)) {
         my $uri = "/$dir/small-$name.txt";
         is(whole($t->get($uri, 'Range: bytes=5-9'), $few, 0), '',
            "$uri: all of it");
