@@ -101,7 +101,9 @@ fuzz_frame_begins(fuzz_decode_t *decode, const zmap_frames_t *frames)
         return 1;
     }
 
-    if (frames && frames->index) {
+    /* what only a seek table says need not be true */
+
+    if (frames && frames->index && frames->sized) {
         FUZZ_CHECK(decode->frames < frames->nindex);
 
         entry = &frames->index[decode->frames];
@@ -371,6 +373,8 @@ fuzz_same_findings(const zmap_frames_t *a, const zmap_frames_t *b)
     FUZZ_CHECK(a->window == b->window);
     FUZZ_CHECK(a->dictionary_id == b->dictionary_id);
     FUZZ_CHECK(a->sized == b->sized);
+    FUZZ_CHECK(a->tabled == b->tabled);
+    FUZZ_CHECK(a->table_lies == b->table_lies);
     FUZZ_CHECK(a->checksum == b->checksum);
     FUZZ_CHECK(a->nindex == b->nindex);
     FUZZ_CHECK((a->index == NULL) == (b->index == NULL));

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # Writes the first seeds of the fuzz targets: seeds.pl FOLDER makes
-# FOLDER/frame and FOLDER/accept.  Needs the zstd command.
+# FOLDER/frame, FOLDER/seektable and FOLDER/accept.  Needs the zstd command.
 
 use warnings;
 use strict;
@@ -12,7 +12,7 @@ use File::Path qw/ make_path /;
 
 my $folder = shift;
 
-make_path("$folder/frame", "$folder/accept");
+make_path(map { "$folder/$_" } qw/ frame seektable accept /);
 
 my $text = join '', map { "line $_ of a text that repeats itself\n" } 1 .. 40;
 my $magic = '28b52ffd';
@@ -85,6 +85,40 @@ for my $options (
 	save("frame/$name", $frame);
 	save("frame/$name-cut", substr($frame, 0, -5));
 	save("frame/$name-twice", $frame . zstd('abc', $options));
+}
+
+# four control bytes: see t/fuzz/seektable.c
+my $loose = zstd($text, '--no-content-size');
+my %file = (
+	sized => pack('H*', $small) . zstd($text, '-1'),
+	loose => $loose . zstd('abc' x 100, '--no-content-size'),
+	mixed => $loose . pack('H*', $skippable . $empty . $small) . $loose,
+);
+my %control = (
+	agrees => [1, 0, 0, 255], checksums => [3, 0, 0, 9],
+	shorter => [1, 0, 255, 4], longer => [1, 1, 1, 255],
+	coded => [9, 1, 1, 50], fewer => [5, 0, 0, 20], none => [0, 0, 0, 1],
+);
+
+for my $name (keys %file) {
+	for my $how (keys %control) {
+		save("seektable/$name-$how",
+			pack('C4', @{$control{$how}}) . $file{$name});
+	}
+}
+
+my $entries = pack 'V4', length $loose, length $text, length $loose,
+	length $text;
+for my $footer (
+	pack('VCV', 2, 0, 0x8f92eab1), pack('VCV', 2, 3, 0x8f92eab1),
+	pack('VCV', 3, 0, 0x8f92eab1), pack('VCV', 2, 4, 0x8f92eab1),
+	pack('VCV', 0x8000001, 0, 0x8f92eab1), pack('VCV', 2, 0, 0x8f92eab0),
+) {
+	my $tabled = $loose x 2 . pack('VV', 0x184d2a5e, 25) . $entries . $footer;
+	my $name = 'table-' . unpack 'H*', $footer;
+
+	save("frame/$name", $tabled);
+	save("seektable/$name", pack('C4', 0, 0, 0, 40) . $tabled);
 }
 
 my @lines = (
