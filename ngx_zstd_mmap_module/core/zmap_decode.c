@@ -621,12 +621,14 @@ zmap_decode_some(zmap_decoder_t *decoder, const uint8_t *src, size_t len,
     in.size = len;
     in.pos = 0;
 
-    part.dst = (uint8_t *) out->dst + out->pos;
+    part.dst = &spare;
     part.size = zmap_decode_room(decoder, out);
     part.pos = 0;
 
-    if (part.size == 0) {
-        part.dst = &spare;
+    if (part.size != 0) {
+        part.dst = (uint8_t *) out->dst + out->pos;
+
+    } else {
         part.size = 1;
     }
 
