@@ -439,6 +439,9 @@ ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job)
 
     frames = &job->input.file->walk.frames;
 
+    /* others found out about the frames, but have the index */
+    job->input.tabled = frames->tabled && !job->input.file->told;
+
     job->charged = frames->window;
     job->input.worker->streams += job->charged;
 

@@ -17,7 +17,7 @@ my $MTIME = 1600000000;
 my $FRAME = 10_000;
 my $LIE = qr/\[warn\].*seek table of ".*" contradicts its frames/;
 
-my $t = Test::Zmap->new()->plan(496);
+my $t = Test::Zmap->new()->plan(609);
 my $status = Test::Zmap::Status->new($t);
 
 my $text = $t->text(200_000, 1);
@@ -68,7 +68,7 @@ my %late = (
     'last-long'    => [$#loose, 1],
 );
 
-my @dirs = qw(map read scratch staged);
+my @dirs = qw(map read scratch staged threads);
 
 for my $dir (@dirs) {
     put("$dir/$_.txt", $coded{$_}) for keys %coded;
@@ -87,8 +87,10 @@ put('lies/sized.txt', $t->seekable(\@sized, decoded => { 2 => 1 }));
 put('lies/conditional.txt', lying(\@small, 2, 1));
 put('lies/head.txt', lying(\@small, 2, 1));
 put('lies/broken.txt', broken());
+put('checked/before.txt', lying(\@loose, 9, 1));
+put('checked/frames.txt', lying(\@loose, 9, 1));
 
-$t->settle('lies/broken.txt.zst');
+$t->settle('checked/frames.txt.zst');
 
 $t->run($t->conf(<<"EOF", http => <<'EOH'));
     zstd_mmap on;
@@ -98,6 +100,8 @@ $t->run($t->conf(<<"EOF", http => <<'EOH'));
     location /read/ { zstd_mmap_input read; }
     location /scratch/ { zstd_mmap_input scratch=1m; }
     location /staged/ { zstd_mmap_stage z min_uses=1; }
+    location /threads/ { zstd_mmap_threads default min=1k; }
+    location /checked/ { zstd_mmap_verify checksum; }
 EOF
 zstd_mmap_zone z:8m hugepages=off;
 zstd_mmap_buffers 256k max=48k hugepages=off;
@@ -329,6 +333,16 @@ is($t->head('/lies/head.txt')->header('Content-Length'), length($few) + 1,
 # a version that is too young to be remembered is walked again on the way
 put('fresh.txt', lying(\@small, 1, -1));
 is(whole($t->get('/fresh.txt'), $few, 0), '', 'a young file: all of it');
+
+# where all is decoded before the header, no reply is cut
+is(whole($t->get('/checked/before.txt'), $text, 1), '',
+   'verified before: all of it');
+$r = $t->get('/checked/frames.txt', 'Accept-Encoding: zstd');
+ok($r->status == 200 && $r->complete, 'verified for its frames');
+is(whole($t->get('/checked/frames.txt'), $text, 1), '',
+   'verified for its frames: its length');
+is(lines("/checked/$_.txt"), 1, "verified, $_: logged once")
+    for qw(before frames);
 
 # what is wrong with a frame is not the table's fault
 is($t->get('/lies/broken.txt')->status, 500, 'a wrong checksum: 500');
