@@ -17,6 +17,9 @@ package Test::Zmap::Client;
 #   $bytes = $c->read_some($n);              # exactly n unless the peer ended
 #   $r = $c->response($method);              # the next response, with what
 #                                            # read_some() left
+#   $r = $c->response_head();                # its head only; then
+#   $n = $c->read_body($r, sub { ... });     # the body in pieces, the bytes of
+#                                            # it, and $r->complete
 #   $c->close;  $c->abort;                   # FIN; RST
 #
 # A header is one string "Name: value"; the same name may come twice.  "Host"
@@ -36,6 +39,9 @@ use IO::Select ();
 use IO::Socket::INET ();
 use Socket qw(SOL_SOCKET SO_ERROR SO_RCVBUF SO_LINGER);
 use Time::HiRes ();
+
+# of read_body()
+my $PIECE = 1 << 20;
 
 
 sub new {
@@ -314,6 +320,72 @@ sub _chunked {
         $r->{body} .= $self->_take($size);
         return unless $whole && $self->_take(2) eq "\r\n";
     }
+}
+
+
+# What is too large to be held in memory.  The timeout is of a piece.
+sub response_head {
+    my ($self) = @_;
+
+    my $r = Test::Zmap::Response->new();
+    $r->parse_head($self->_head(Time::HiRes::time() + $self->{timeout}));
+
+    return $r;
+}
+
+
+sub read_body {
+    my ($self, $r, $fn) = @_;
+
+    my $length = $r->header('Content-Length');
+    my $coding = $r->header('Transfer-Encoding') // '';
+    my $total = 0;
+
+    if (lc $coding ne 'chunked') {
+        $r->{complete} = $self->_pieces($length // 0, \$total, $fn);
+
+    } else {
+        while (my $size = $self->_chunk_size()) {
+            last unless $self->_pieces($size, \$total, $fn)
+                        && $self->read_some(2) eq "\r\n";
+        }
+        $r->{complete} = $self->{last_chunk} && $self->read_some(2) eq "\r\n"
+            ? 1 : 0;
+    }
+
+    $r->{reset} = $self->{reset};
+    $r->{timed_out} = $self->{late};
+
+    return $total;
+}
+
+
+sub _chunk_size {
+    my ($self) = @_;
+
+    my $line = $self->_line(Time::HiRes::time() + $self->{timeout}) // '';
+    my ($hex) = $line =~ /^([0-9a-fA-F]{1,15})\s*(?:;.*)?$/;
+    $self->{last_chunk} = defined $hex && hex $hex == 0;
+
+    return defined $hex ? hex $hex : 0;
+}
+
+
+# true when all of size bytes came
+sub _pieces {
+    my ($self, $size, $total, $fn) = @_;
+
+    while ($size > 0) {
+        my $want = $size < $PIECE ? $size : $PIECE;
+        $self->_fill_to($want, Time::HiRes::time() + $self->{timeout});
+        my $bytes = $self->_take($want);
+        $size -= length $bytes;
+        $$total += length $bytes;
+        $fn->($bytes) if length $bytes;
+        return 0 if length $bytes < $want;
+    }
+
+    return 1;
 }
 
 

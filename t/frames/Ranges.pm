@@ -1,0 +1,122 @@
+package Ranges;
+
+# Random ranges of one file, each compared with the body.
+#
+#   use lib 't/lib', 't/frames';
+#   my $ranges = Ranges->new($t, $uri, $body);      # a Body
+#   is($ranges->fault($r, $first, $last), '');      # what is wrong with a 206
+#   is($ranges->whole_fault($c), '');               # with a 200, chunked
+#   is(join("\n", $ranges->random($count, $seed)), '');   # with the replies
+#   $ranges->ask($header, $first, $last)            # '', or what is wrong
+#   $ranges->close
+#
+# Random ranges have 1 byte to 1 MB, small ones as often as large ones; every
+# eighth has an open end, every eighth is a suffix.  They and ask() go over one
+# connection.
+
+use strict;
+use warnings;
+
+# whether a seek table makes ranges of frames that do not say their size; a
+# reply is otherwise chunked until the length is learnt, and ranges then cost
+# all that lies before
+our $BY_TABLE = 0;
+
+my $LARGEST = 1_000_000;
+
+
+sub new {
+    my ($class, $t, $uri, $body) = @_;
+
+    return bless { t => $t, uri => $uri, body => $body }, $class;
+}
+
+
+sub fault {
+    my ($self, $r, $first, $last) = @_;
+
+    my $n = $last - $first + 1;
+    my $want = sprintf '206 bytes %d-%d/%d %d - complete', $first, $last,
+        $self->{body}->size, $n;
+    my $seen = join ' ', $r->status, $r->header('Content-Range') // '-',
+        $r->header('Content-Length') // '-', $r->header('Accept-Ranges')
+        // '-', $r->complete ? 'complete' : 'cut';
+
+    return "$seen, not $want" if $seen ne $want;
+    return $r->body eq $self->{body}->bytes($first, $n) ? '' : 'other bytes';
+}
+
+
+sub whole_fault {
+    my ($self, $c) = @_;
+
+    my $r = $c->response_head();
+    my $seen = join ' ', $r->status, map { $r->header($_) // '-' }
+        qw(Transfer-Encoding Content-Range Accept-Ranges);
+    return "$seen, not 200 chunked - -" if $seen ne '200 chunked - -';
+
+    my $check = $self->{body}->checker(0);
+    my $wrong = 0;
+    my $n = $c->read_body($r, sub { $wrong ||= !$check->(@_) });
+
+    return 'other bytes' if $wrong;
+    return $r->complete && $n == $self->{body}->size ? '' : "$n bytes, cut";
+}
+
+
+sub ask {
+    my ($self, $range, $first, $last) = @_;
+
+    my $c = $self->{connection} //= $self->{t}->connect();
+    my $r = $c->get($self->{uri}, "Range: bytes=$range");
+    my $fault = $self->fault($r, $first, $last);
+
+    $self->close() if $fault;
+
+    return $fault && "$range: $fault";
+}
+
+
+sub random {
+    my ($self, $count, $seed) = @_;
+
+    my @faults;
+
+    srand($seed);
+    for my $i (1 .. $count) {
+        my $fault = $self->ask($self->_choose($i));
+        push @faults, $fault if $fault;
+        last if @faults > 9;
+    }
+    $self->close();
+
+    return @faults;
+}
+
+
+# what to ask for, and the first and last byte of it
+sub _choose {
+    my ($self, $i) = @_;
+
+    my $size = $self->{body}->size;
+    my $most = $size < $LARGEST ? $size : $LARGEST;
+    my $n = 1 + int(exp(rand(log $most)));
+    my $first = int(rand($size - $n + 1));
+    my $last = $first + $n - 1;
+
+    return ("-$n", $size - $n, $size - 1) if $i % 8 == 0;
+    return ($size - $n . '-', $size - $n, $size - 1) if $i % 8 == 4;
+
+    return ("$first-$last", $first, $last);
+}
+
+
+sub close {
+    my ($self) = @_;
+
+    my $c = delete $self->{connection} or return;
+    $c->close();
+}
+
+
+1;
