@@ -1,6 +1,8 @@
 # make build   the module, build/ngx_http_zstd_mmap_module.so
 # make run     a demo site on 127.0.0.1:$(PORT) until Ctrl-C
 # make test    all tests; TESTS="t/020-*.t" runs some of them
+# make test-large  bodies and files of up to 10 GiB, no part of make test: five
+#              minutes, and 1 GB of disk in TMPDIR
 # make asan    the same tests with an nginx built with ASan and UBSan
 # make fuzz    the fuzz targets, FUZZ_SECONDS each
 # make bench-replies  CPU of replies against gzip_static; BENCH="--pairs 9"
@@ -43,7 +45,7 @@ LIBS       = -lzstd -lpthread -ldl
 
 .DELETE_ON_ERROR:
 
-.PHONY: build run test asan fuzz valgrind lint clean demo bench-replies
+.PHONY: build run test test-large asan fuzz valgrind lint clean demo bench-replies
 .PHONY: need-build need-run need-test need-lint need-asan need-bench
 
 build: $(MODULE)
@@ -108,6 +110,9 @@ REPLAYS = $(FUZZERS:%=build/fuzz/%-replay)
 test: need-build need-test need-run need-bench build demo build/core/libzmap.a \
       $(UNITS:%=build/unit/%) $(REPLAYS)
 	@exec env JOBS=$(JOBS) tools/build/prove build/unit $(TESTS)
+
+test-large: need-build need-test build
+	@exec env JOBS=1 tools/build/prove --only $(or $(TESTS),t/large/*.t)
 
 asan: need-build need-test need-run need-bench need-asan demo \
       $(UNITS:%=build/asan/unit/%) $(REPLAYS)

@@ -3,7 +3,8 @@ package Ranges;
 # Random ranges of one file, each compared with the body.
 #
 #   use lib 't/lib', 't/frames';
-#   my $ranges = Ranges->new($t, $uri, $body);      # a Body
+#   my $ranges = Ranges->new($t, $uri, $body, @headers);
+#                                       # $body: as Body, with size and bytes()
 #   is($ranges->fault($r, $first, $last), '');      # what is wrong with a 206
 #   is($ranges->whole_fault($c), '');               # with a 200, chunked
 #   is(join("\n", $ranges->random($count, $seed)), '');   # with the replies
@@ -26,9 +27,10 @@ my $LARGEST = 1_000_000;
 
 
 sub new {
-    my ($class, $t, $uri, $body) = @_;
+    my ($class, $t, $uri, $body, @headers) = @_;
 
-    return bless { t => $t, uri => $uri, body => $body }, $class;
+    return bless { t => $t, uri => $uri, body => $body, headers => \@headers },
+        $class;
 }
 
 
@@ -68,7 +70,7 @@ sub ask {
     my ($self, $range, $first, $last) = @_;
 
     my $c = $self->{connection} //= $self->{t}->connect();
-    my $r = $c->get($self->{uri}, "Range: bytes=$range");
+    my $r = $c->get($self->{uri}, @{$self->{headers}}, "Range: bytes=$range");
     my $fault = $self->fault($r, $first, $last);
 
     $self->close() if $fault;
