@@ -1,11 +1,12 @@
 # make build   the module, build/ngx_http_zstd_mmap_module.so
 # make run     a demo site on 127.0.0.1:$(PORT) until Ctrl-C
 # make test    all tests; TESTS="t/020-*.t" runs some of them
-# make test-large  bodies and files of up to 10 GiB, no part of make test: five
-#              minutes, and 1 GB of disk in TMPDIR
+# make test-large  bodies and files of up to 10 GiB, no part of make test: five to
+#              ten minutes, and 1 GB of disk in TMPDIR
 # make asan    the same tests with an nginx built with ASan and UBSan
 # make fuzz    the fuzz targets, FUZZ_SECONDS each
 # make bench-replies  CPU of replies against gzip_static; BENCH="--pairs 9"
+# make bench-ranges   CPU of a far range against sendfile; BENCH likewise
 # make valgrind, make lint, make clean
 #
 # Missing Debian packages are installed (as root or with sudo).
@@ -45,7 +46,8 @@ LIBS       = -lzstd -lpthread -ldl
 
 .DELETE_ON_ERROR:
 
-.PHONY: build run test test-large asan fuzz valgrind lint clean demo bench-replies
+.PHONY: build run test test-large asan fuzz valgrind lint clean demo
+.PHONY: bench-replies bench-ranges
 .PHONY: need-build need-run need-test need-lint need-asan need-bench
 
 build: $(MODULE)
@@ -127,6 +129,9 @@ valgrind: need-build need-test need-run build demo
 
 bench-replies: need-build need-bench build
 	@bench/replies $(BENCH)
+
+bench-ranges: need-build need-bench build
+	@bench/ranges $(BENCH)
 
 lint: need-build need-lint need-test build
 	@tools/build/lint

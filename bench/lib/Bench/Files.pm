@@ -69,7 +69,7 @@ sub body {
     return $name if $self->{made}{$name}++;
 
     my $plain = $self->plain_root . "/$name";
-    _write($plain, _text($size));
+    _write($plain, text($size));
     system('zstd', '-q', '-9', '--check', $plain, '-o',
            $self->coded_root . "/$name.zst") == 0
         or die "zstd failed\n";
@@ -106,7 +106,7 @@ sub _frame {
         my $n = $left < $FRAME_BLOCK ? $left : $FRAME_BLOCK;
         $left -= $n;
         my $header = pack('V', $n << 3 | ($left ? 0 : 1));
-        $frame .= substr($header, 0, 3) . _random($n);
+        $frame .= substr($header, 0, 3) . random($n);
     }
 
     die 'made ' . length($frame) . " bytes, not $size\n"
@@ -116,7 +116,7 @@ sub _frame {
 }
 
 
-sub _random {
+sub random {
     my ($size) = @_;
 
     open(my $fh, '<:raw', '/dev/urandom') or die "/dev/urandom: $!\n";
@@ -127,7 +127,7 @@ sub _random {
 }
 
 
-sub _text {
+sub text {
     my ($size) = @_;
 
     srand(1);

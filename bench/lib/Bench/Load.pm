@@ -9,7 +9,8 @@ package Bench::Load;
 #   my $socket = $load->connect($target);
 #   $load->keep_alive($socket, $target, $count);    # so many requests over it
 #
-# A target is {server => name, path => ..., accept => coding or undef}.
+# A target is {server => name, path => ..., accept => coding or undef, range =>
+# "first-last" or undef}.
 
 use strict;
 use warnings;
@@ -40,13 +41,18 @@ sub new {
 }
 
 
-sub _name { return "$_[0]{server} $_[0]{path}" }
+sub _name {
+    my ($target) = @_;
+
+    return join ' ', grep { defined } @$target{qw(server path range)};
+}
 
 
 sub _headers {
     my ($target) = @_;
 
-    return $target->{accept} ? ("Accept-Encoding: $target->{accept}") : ();
+    return (($target->{accept} ? "Accept-Encoding: $target->{accept}" : ()),
+            ($target->{range} ? "Range: bytes=$target->{range}" : ()));
 }
 
 
@@ -82,8 +88,10 @@ sub expect {
         or die "$name: no reply\n";
     my ($coding) = $head =~ /^Content-Encoding: (\S+)\r$/m;
 
+    my $status = $target->{range} ? 206 : 200;
+
     $coding //= 'identity';
-    die "$name: $head" unless $head =~ m{^HTTP/1\.1 200 };
+    die "$name: $head" unless $head =~ m{^HTTP/1\.1 $status };
     die "$name: coding $coding\n"
         unless $coding eq ($target->{accept} // 'identity');
     die "$name: other bytes than expected\n" unless $body eq $bytes;
