@@ -11,7 +11,7 @@ package Bench::Framed;
 #   my $programs = Bench::Framed::compile($dir);   # {pack, decode}: paths
 #
 # Two kinds of data of 2:1 to 3:1: text, made of words, which is many short
-# sequences to a decoder; and mixed, half of whose pieces of 4 KiB are random
+# sequences to a decoder; and mixed, a third of whose pieces of 4 KiB is random
 # and the others copies of those, which is few and long ones.  33 MB of it over
 # and over: no frame and no window reaches back to where it came before.
 
@@ -67,19 +67,20 @@ sub new {
 }
 
 
-# a copy is of what came at most 64 KiB before
+# a copy is of what lies in the same 64 KiB, so that small frames have it
 sub _mixed {
     my ($size) = @_;
 
-    my ($piece, $near) = (4 << 10, 8);
-    my @random = map { Bench::Files::random($piece) }
-        0 .. $size / $piece / 2;
+    my ($piece, $pieces) = (4 << 10, 16);
     my $data = '';
 
     srand(1);
-    for my $i (0 .. $#random) {
-        my $back = $i % $near;
-        $data .= $random[$i] . $random[$i - int rand($back + 1)];
+    while (length $data < $size) {
+        my @random;
+        for my $i (0 .. $pieces - 1) {
+            push @random, Bench::Files::random($piece) if $i % 3 == 0;
+            $data .= $random[$i % 3 ? rand @random : -1];
+        }
     }
 
     return substr($data, 0, $size);

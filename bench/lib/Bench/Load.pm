@@ -6,6 +6,7 @@ package Bench::Load;
 #   my $load = Bench::Load->new(server => $server, dir => ..., cpus => '1');
 #   $load->expect($target, $bytes);        # verify the reply, note its length
 #   $load->cost($target, $connections, $seconds);   # microseconds of a request
+#   $load->cost(..., sub { ... });         # how many the server has worked off
 #   my $socket = $load->connect($target);
 #   $load->keep_alive($socket, $target, $count);    # so many requests over it
 #
@@ -100,12 +101,16 @@ sub expect {
 }
 
 
+# Where the work of a reply comes before its bytes, these do not tell what was
+# done for those that were not sent when the run ended.
 sub cost {
-    my ($self, $target, $connections, $seconds) = @_;
+    my ($self, $target, $connections, $seconds, $worked) = @_;
 
+    my $earlier = $worked ? $worked->() : 0;
     my $before = $self->{server}->cpu();
     my $count = $self->_run($target, $connections, $seconds);
     my $after = $self->{server}->cpu();
+    $count = $worked->() - $earlier if $worked;
 
     return ($after - $before) / $count / 1000;
 }
