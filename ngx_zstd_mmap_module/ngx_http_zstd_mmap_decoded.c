@@ -70,6 +70,8 @@ static zmap_rc_e ngx_http_zstd_mmap_run_step_job(
 static void ngx_http_zstd_mmap_end_step(ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_set_step(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_step_t *step, ngx_buf_t *b);
+static size_t ngx_http_zstd_mmap_step_room(ngx_http_zstd_mmap_ctx_t *ctx,
+    size_t room);
 static zmap_rc_e ngx_http_zstd_mmap_run_step(
     ngx_http_zstd_mmap_input_t *input, ngx_http_zstd_mmap_step_t *step);
 static zmap_rc_e ngx_http_zstd_mmap_run_end(ngx_http_zstd_mmap_input_t *input,
@@ -566,13 +568,39 @@ ngx_http_zstd_mmap_set_step(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_step_t *step, ngx_buf_t *b)
 {
     step->dst = b->start;
-    step->room = b->end - b->start;
+    step->room = ngx_http_zstd_mmap_step_room(ctx, b->end - b->start);
     step->pos = ctx->pos;
     step->size = ctx->size;
 
     step->rc = ZMAP_AGAIN;
     step->produced = 0;
     step->work = 0;
+}
+
+
+/*
+ * A range needs nothing behind it; the end of a body needs room to be found,
+ * since empty frames may follow.  The frame that the range ends in is decoded
+ * to its end where there is room: libzstd then decodes it right into the piece,
+ * and compares the checksum.
+ */
+
+static size_t
+ngx_http_zstd_mmap_step_room(ngx_http_zstd_mmap_ctx_t *ctx, size_t room)
+{
+    uint64_t  end;
+
+    if (ctx->end == -1 || ctx->end == ctx->size) {
+        return room;
+    }
+
+    end = zmap_range_end(&ctx->file->walk.frames, ctx->end);
+
+    if (end - ctx->pos > room) {
+        end = ctx->end;
+    }
+
+    return (size_t) ngx_min(end - ctx->pos, room);
 }
 
 

@@ -15,7 +15,7 @@ use Test::Zmap::Status;
 my $MTIME = 1600000000;
 my $FRAME = 10_000;
 
-my $t = Test::Zmap->new()->plan(167);
+my $t = Test::Zmap->new()->plan(173);
 my $status = Test::Zmap::Status->new($t);
 
 my ($cert, $key) = $t->certificate();
@@ -64,6 +64,7 @@ $t->run($t->conf(<<"EOF", http => <<'EOH'));
     location /gzip/ { gzip on; gzip_types text/plain; gzip_min_length 1; }
     location = /plain { zstd_mmap off; error_page 416 =206 /page/one.txt; }
     location /page/ { alias %%DIR%%/map/; ssi on; ssi_types *; }
+    location /chunk/ { alias %%DIR%%/map/; zstd_mmap_chunk 256k; }
     location /none/ { alias %%DIR%%/map/; max_ranges 0; }
 EOF
 zstd_mmap_zone z:8m hugepages=off;
@@ -194,8 +195,15 @@ for my $protocol ('http1.1', 'http2') {
 }
 
 # the cost: a frame or two of them, and not what lies before and behind
-my $change = $status->change(sub {
-    $t->get($uri, 'Range: bytes=205000-205099') });
-is($change->{'bytes.decoded_sent'}, 100, 'sent: the range');
-cmp_ok($change->{'bytes.decoded_produced'}, '<=', 3 * $FRAME,
-       'decoded: few frames');
+for my $row (['/map/', '205000-205099', 1], ['/chunk/', '205000-205099', 1],
+             ['/chunk/', '210000-219999', 1], ['/chunk/', '219999-220000', 2])
+{
+    my ($dir, $range, $n) = @$row;
+    my ($first, $last) = split /-/, $range;
+    my $change = $status->change(sub {
+        $t->get("${dir}frames.txt", "Range: bytes=$range") });
+    is($change->{'bytes.decoded_sent'}, $last - $first + 1,
+       "$dir: bytes=$range: sent");
+    cmp_ok($change->{'bytes.decoded_produced'}, '<=', $n * $FRAME,
+           "$dir: bytes=$range: decoded");
+}

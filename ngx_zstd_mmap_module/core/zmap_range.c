@@ -1,6 +1,7 @@
 
 /*
- * Finds the frame that a decoded byte lies in, or that begins at a coded one.
+ * Finds the frame that a decoded byte lies in or ends at, or that begins at a
+ * coded one.
  */
 
 
@@ -37,6 +38,35 @@ zmap_range_begin(const zmap_frames_t *frames, uint64_t pos)
     }
 
     return begin;
+}
+
+
+uint64_t
+zmap_range_end(const zmap_frames_t *frames, uint64_t pos)
+{
+    size_t  low, high, middle;
+
+    if (frames->index == NULL) {
+        return UINT64_MAX;
+    }
+
+    low = 0;
+    high = frames->nindex;
+
+    while (low < high) {
+
+        middle = low + (high - low) / 2;
+
+        if (frames->index[middle].decoded < pos) {
+            low = middle + 1;
+
+        } else {
+            high = middle;
+        }
+    }
+
+    return (low < frames->nindex) ? frames->index[low].decoded
+                                  : frames->content_size;
 }
 
 

@@ -23,6 +23,12 @@ ZMAP_BEGIN
 zmap_frame_entry_t zmap_range_begin(const zmap_frames_t *frames, uint64_t pos);
 
 /*
+ * Where the frame ends that holds the decoded byte before pos; the size of the
+ * body for the last one.  UINT64_MAX where there is no index.
+ */
+uint64_t zmap_range_end(const zmap_frames_t *frames, uint64_t pos);
+
+/*
  * The decoded size by the index, trusted or not, of the frame whose magic
  * number is at the offset coded of the file.  0, or -1 when none begins there.
  */

@@ -1,6 +1,7 @@
 
 /*
- * Ranges of decoded bytes: the frame that decoding begins with, its size.
+ * Ranges of decoded bytes: the frame that decoding begins with, the end of the
+ * one that it ends with, and the size of any.
  */
 
 
@@ -20,6 +21,7 @@ no_index_begins_at_the_file(void **state)
 
     assert_int_equal(begin.coded, 0);
     assert_int_equal(begin.decoded, 0);
+    assert_true(zmap_range_end(&frames, 12345) == UINT64_MAX);
 }
 
 
@@ -65,6 +67,39 @@ every_byte_has_its_frame(void **state)
 
 
 static void
+every_range_has_its_end(void **state)
+{
+    size_t              i;
+    uint64_t            pos, end;
+    zmap_frames_t       frames = { 0 };
+    zmap_frame_entry_t  index[9];
+
+    static const uint64_t  sizes[9] = { 3, 0, 1, 5, 0, 0, 2, 7, 0 };
+
+    (void) state;
+
+    for (i = 0, pos = 0; i < 9; i++) {
+        index[i].coded = 100 * i + 8;
+        index[i].decoded = pos;
+        pos += sizes[i];
+    }
+
+    frames.index = index;
+    frames.nindex = 9;
+    frames.content_size = pos;
+
+    for (pos = 1; pos <= frames.content_size; pos++) {
+
+        for (i = 0, end = 0; end < pos; i++) {
+            end += sizes[i];
+        }
+
+        assert_int_equal(zmap_range_end(&frames, pos), end);
+    }
+}
+
+
+static void
 offsets_of_64_bits(void **state)
 {
     zmap_frames_t       frames = { 0 };
@@ -91,6 +126,11 @@ offsets_of_64_bits(void **state)
 
     begin = zmap_range_begin(&frames, UINT64_MAX);
     assert_int_equal(begin.coded, UINT64_MAX - 1);
+
+    assert_true(zmap_range_end(&frames, UINT64_C(1) << 40)
+                == UINT64_C(1) << 40);
+    assert_true(zmap_range_end(&frames, (UINT64_C(1) << 40) + 1)
+                == UINT64_MAX);
 }
 
 
@@ -168,6 +208,7 @@ main(void)
     const struct CMUnitTest  tests[] = {
         cmocka_unit_test(no_index_begins_at_the_file),
         cmocka_unit_test(every_byte_has_its_frame),
+        cmocka_unit_test(every_range_has_its_end),
         cmocka_unit_test(offsets_of_64_bits),
         cmocka_unit_test(an_index_that_is_not_trusted_finds_no_byte),
         cmocka_unit_test(every_frame_has_its_size)
