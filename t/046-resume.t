@@ -136,6 +136,22 @@ sub play {
 }
 
 
+# reads until the stream has ended, or has so many bytes
+sub read_stream {
+    my ($h2, $id, $bytes) = @_;
+
+    my $s = $h2->stream($id);
+    my $end = time + $t->timeout();
+
+    while (!$s->{done} && !$s->{reset} && time < $end) {
+        last if $bytes && length $s->{body} >= $bytes;
+        $h2->read(1) or last;
+    }
+
+    return $s;
+}
+
+
 sub play_http2 {
     my ($h2, $name) = @_;
 
@@ -144,8 +160,8 @@ sub play_http2 {
     my $uri = "/$name.mp4";
     my @faults;
 
-    my $id = $h2->get($uri, 'range: bytes=0-');
-    my $bytes = $h2->read($id, 200 * $KIB);
+    my $id = $h2->open($uri, range => 'bytes=0-');
+    my $bytes = read_stream($h2, $id, 200 * $KIB)->{body};
     $h2->reset($id);
     ok(length $bytes >= 200 * $KIB && length $bytes < $size
        && $bytes eq $body->bytes(0, length $bytes),
@@ -153,11 +169,11 @@ sub play_http2 {
 
     for my $seek (seeks($size)) {
         my ($range, $first, $last) = @$seek;
-        $id = $h2->get($uri, "range: bytes=$range");
-        my ($code, $got) = $h2->response($id);
-        push @faults, "$range: $code, " . length $got
-            unless $code == 206
-                   && $got eq $body->bytes($first, $last - $first + 1);
+        $id = $h2->open($uri, range => "bytes=$range");
+        my $s = read_stream($h2, $id);
+        push @faults, "$range: $s->{status}, " . length $s->{body}
+            unless $s->{status} == 206 && $s->{done}
+                   && $s->{body} eq $body->bytes($first, $last - $first + 1);
     }
     is(join("\n", @faults), '', "$name, h2: seeks over the same connection");
 }
@@ -172,16 +188,18 @@ for my $name (qw(kept frames one)) {
         if $name eq 'kept';
 }
 
-my $h2 = Test::Zmap::Http2->new($t, port => $t->port(2));
+my $h2 = Test::Zmap::Http2->new($t->port(2), window => 65535,
+                                timeout => $t->timeout());
 play_http2($h2, $_) for qw(kept frames one);
 
 # two streams at a time: one is given up, the other goes on
-my $slow = $h2->get('/one.mp4', 'range: bytes=0-');
-my $other = $h2->get('/frames.mp4', 'range: bytes=5000000-');
-$h2->read($slow, 100 * $KIB);
+my $slow = $h2->open('/one.mp4', range => 'bytes=0-');
+my $other = $h2->open('/frames.mp4', range => 'bytes=5000000-');
+read_stream($h2, $slow, 100 * $KIB);
 $h2->reset($slow);
-my ($code, $bytes) = $h2->response($other);
-ok($code == 206 && $bytes eq $body{frames}->bytes(5_000_000, 3_000_000),
+my $s = read_stream($h2, $other);
+ok($s->{status} == 206 && $s->{done}
+   && $s->{body} eq $body{frames}->bytes(5_000_000, 3_000_000),
    'h2: one of two streams is reset');
 $h2->close();
 

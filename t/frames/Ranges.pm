@@ -6,7 +6,6 @@ package Ranges;
 #   my $ranges = Ranges->new($t, $uri, $body, @headers);
 #                                       # $body: as Body, with size and bytes()
 #   is($ranges->fault($r, $first, $last), '');      # what is wrong with a 206
-#   is($ranges->whole_fault($c), '');               # with a 200, chunked
 #   is(join("\n", $ranges->random($count, $seed)), '');   # with the replies
 #   $ranges->ask($header, $first, $last)            # '', or what is wrong
 #   $ranges->close
@@ -17,11 +16,6 @@ package Ranges;
 
 use strict;
 use warnings;
-
-# whether a seek table makes ranges of frames that do not say their size; a
-# reply is otherwise chunked until the length is learnt, and ranges then cost
-# all that lies before
-our $BY_TABLE = 0;
 
 my $LARGEST = 1_000_000;
 
@@ -46,23 +40,6 @@ sub fault {
 
     return "$seen, not $want" if $seen ne $want;
     return $r->body eq $self->{body}->bytes($first, $n) ? '' : 'other bytes';
-}
-
-
-sub whole_fault {
-    my ($self, $c) = @_;
-
-    my $r = $c->response_head();
-    my $seen = join ' ', $r->status, map { $r->header($_) // '-' }
-        qw(Transfer-Encoding Content-Range Accept-Ranges);
-    return "$seen, not 200 chunked - -" if $seen ne '200 chunked - -';
-
-    my $check = $self->{body}->checker(0);
-    my $wrong = 0;
-    my $n = $c->read_body($r, sub { $wrong ||= !$check->(@_) });
-
-    return 'other bytes' if $wrong;
-    return $r->complete && $n == $self->{body}->size ? '' : "$n bytes, cut";
 }
 
 

@@ -57,14 +57,5 @@ random('/read/one.bin', $SLOW_COUNT);
 
 my $ranges = Ranges->new($t, '/table.bin', $body);
 
-if ($Ranges::BY_TABLE) {
-    is($ranges->ask('5-9', 5, 9), '', 'sizes by table: a range at once');
-    random('/table.bin', $COUNT);
-
-} else {
-    my $c = $t->connect();
-    $c->send_request('GET', '/table.bin', headers => ['Range: bytes=5-9']);
-    is($ranges->whole_fault($c), '', 'no sizes: at first all of it, chunked');
-    $c->close();
-    random('/table.bin', $SLOW_COUNT);
-}
+is($ranges->ask('5-9', 5, 9), '', 'sizes by table: a range at once');
+random('/table.bin', $COUNT);

@@ -1,165 +1,150 @@
 package Test::Zmap::Http2;
 
-# One HTTP/2 connection, for what curl cannot do: to reset a stream and go on.
+# One HTTP/2 connection over plaintext (RFC 9113, 3.3), and its streams.
 #
-#   my $h2 = Test::Zmap::Http2->new($t, port => N);   # without TLS
-#   my $id = $h2->get($uri, @headers);     # "name: value", in lower case
-#   my $bytes = $h2->read($id, $n);        # $n at least, unless it ended
-#   $h2->reset($id);                       # RST_STREAM, CANCEL
-#   my ($status, $body) = $h2->response($id);   # status 0: it did not end well
+#   my $c = Test::Zmap::Http2->new($port, window => BYTES);
+#   my $id = $c->open($uri, 'accept-encoding' => 'identity');
+#   $c->read($seconds);              # one read at most; false: it has ended
+#   $c->reset($id);                  # RST_STREAM, CANCEL
+#   my $s = $c->stream($id);         # {status, body, done, reset}
+#   $c->close();  $c->abort();       # FIN; RST
 #
-# Of the headers of a response only the status is understood, and it only where
-# it is 200, 206, 304 or 404.
+# done: the stream ended as it should; reset: RST_STREAM came.  window: what
+# the peer may send of one stream; it is given back as the bytes are read.  Of
+# a header only the status is looked at.
 
 use strict;
 use warnings;
 
-use Socket qw(IPPROTO_TCP TCP_NODELAY);
+use IO::Select ();
+use Socket qw(SOL_SOCKET SO_LINGER);
+use Time::HiRes ();
 
-my %TYPE = (data => 0, headers => 1, reset => 3, settings => 4, ping => 6,
-            goaway => 7, update => 8);
+use Test::Zmap::Client ();
 
-my ($END_STREAM, $END_HEADERS, $ACK) = (1, 4, 1);
+my ($DATA, $HEADERS, $RST_STREAM, $SETTINGS, $PING, $WINDOW_UPDATE)
+    = (0, 1, 3, 4, 6, 8);
 
-# RFC 7541, appendix A: an index of the static table in one byte
-my %STATUS = (0x88 => 200, 0x8a => 206, 0x8b => 304, 0x8d => 404);
+# RFC 7541, appendix A: 8 to 14
+my @STATUS = (200, 204, 206, 304, 400, 404, 500);
 
 
 sub new {
-    my ($class, $t, %opt) = @_;
+    my ($class, $port, %opt) = @_;
 
-    my $c = $t->connect(port => $opt{port});
-    my $self = bless { c => $c, last => -1, streams => {} }, $class;
+    my $self = bless { http1 => Test::Zmap::Client->new(port => $port,
+                           timeout => $opt{timeout} || 10),
+                       buffer => '', next => 1, streams => {} }, $class;
 
-    # small frames would wait for the answer to the one before
-    setsockopt($c->{socket}, IPPROTO_TCP, TCP_NODELAY, 1);
-
-    $c->send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-    $self->_send('settings', 0, 0, '');
+    $self->_send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                 . _frame($SETTINGS, 0, 0, pack('nN', 4, $opt{window}))
+                 . _frame($WINDOW_UPDATE, 0, 0, pack('N', 1 << 30)));
 
     return $self;
 }
 
 
-sub _send {
-    my ($self, $type, $flags, $id, $payload) = @_;
+sub _frame {
+    my ($type, $flags, $id, $payload) = @_;
 
-    my $head = pack('CnCCN', length($payload) >> 16,
-                    length($payload) & 0xffff, $TYPE{$type}, $flags, $id);
-    $self->{c}->send($head . $payload) or die "$type cannot be sent\n";
+    return substr(pack('N', length $payload), 1)
+        . pack('CCN', $type, $flags, $id) . $payload;
 }
 
 
-# without an index of the table, without Huffman's code (RFC 7541, 6.2.2)
-sub _literal {
-    my ($name, $value) = @_;
-
-    die "$name is too long\n" if length $name > 126 || length $value > 126;
-
-    return pack 'C C/a C/a', 0, $name, $value;
-}
+sub _send { return $_[0]{http1}->send($_[1]) }
+sub close { return $_[0]{http1}->close() }
+sub abort { return $_[0]{http1}->abort() }
+sub stream { return $_[0]{streams}{$_[1]} }
 
 
-sub get {
+sub open {
     my ($self, $uri, @headers) = @_;
 
-    my $id = $self->{last} += 2;
-    my @lines = ([':method', 'GET'], [':scheme', 'http'], [':path', $uri],
-                 [':authority', 'localhost'],
-                 map { [split /: /, $_, 2] } @headers);
+    my $id = $self->{next};
+    $self->{next} += 2;
+    $self->{streams}{$id} = { status => 0, body => '', done => 0, reset => 0 };
 
-    $self->{streams}{$id} = { status => 0, body => '', ended => 0 };
-    $self->_send('headers', $END_STREAM | $END_HEADERS, $id,
-                 join '', map { _literal(@$_) } @lines);
+    # GET, http; literals without indexing
+    my $block = "\x82\x86" . "\x04" . pack('C/a', $uri)
+        . "\x01" . pack('C/a', 'localhost');
+    $block .= "\x00" . pack('C/a C/a', splice @headers, 0, 2) while @headers;
+
+    # END_STREAM, END_HEADERS
+    $self->_send(_frame($HEADERS, 5, $id, $block));
 
     return $id;
-}
-
-
-sub read {
-    my ($self, $id, $n) = @_;
-
-    my $stream = $self->{streams}{$id};
-    while (length $stream->{body} < $n && !$stream->{ended}) {
-        last unless $self->_receive();
-    }
-
-    return $stream->{body};
 }
 
 
 sub reset {
     my ($self, $id) = @_;
 
-    delete $self->{streams}{$id};
-    $self->_send('reset', 0, $id, pack 'N', 8);
+    $self->{streams}{$id}{left} = 1;
+    $self->_send(_frame($RST_STREAM, 0, $id, pack('N', 8)));
 }
 
 
-sub response {
-    my ($self, $id) = @_;
+sub read {
+    my ($self, $seconds) = @_;
 
-    my $stream = $self->{streams}{$id};
-    while (!$stream->{ended}) {
-        last unless $self->_receive();
+    my $socket = $self->{http1}{socket};
+    return 1 unless IO::Select->new($socket)->can_read($seconds);
+
+    my $n = sysread($socket, $self->{buffer}, 65536, length $self->{buffer});
+    return $!{EAGAIN} || $!{EINTR} if !defined $n;
+    return 0 if !$n;
+
+    while (length $self->{buffer} >= 9) {
+        my ($high, $low, $type, $flags, $id)
+            = unpack 'CnCCN', $self->{buffer};
+        my $size = $high << 16 | $low;
+        last if length $self->{buffer} < 9 + $size;
+        my $payload = substr substr($self->{buffer}, 0, 9 + $size, ''), 9;
+        $self->_take($type, $flags, $id, $payload);
     }
-    delete $self->{streams}{$id};
-
-    return ($stream->{ended} == 1 ? $stream->{status} : 0, $stream->{body});
-}
-
-
-# one frame; false at the end of the connection
-sub _receive {
-    my ($self) = @_;
-
-    my $head = $self->{c}->read_some(9);
-    return 0 if length $head < 9;
-
-    my ($high, $low, $type, $flags, $id) = unpack 'CnCCN', $head;
-    my $payload = $self->{c}->read_some($high << 16 | $low);
-    my $stream = $self->{streams}{$id};
-
-    return 0 if $type == $TYPE{goaway};
-    $self->_send('settings', $ACK, 0, '')
-        if $type == $TYPE{settings} && !($flags & $ACK);
-    $self->_send('ping', $ACK, 0, $payload)
-        if $type == $TYPE{ping} && !($flags & $ACK);
-    $self->_data($id, $stream, $payload) if $type == $TYPE{data};
-    return 1 unless $stream;
-
-    $stream->{ended} = 2 if $type == $TYPE{reset};
-    $stream->{status} = _status($payload) if $type == $TYPE{headers};
-    $stream->{ended} = 1 if $flags & $END_STREAM
-        && ($type == $TYPE{data} || $type == $TYPE{headers});
 
     return 1;
 }
 
 
-# what comes for a stream that was reset counts for the connection
-sub _data {
-    my ($self, $id, $stream, $bytes) = @_;
+sub _take {
+    my ($self, $type, $flags, $id, $payload) = @_;
 
-    return if !length $bytes;
-    $self->_send('update', 0, 0, pack 'N', length $bytes);
-    return unless $stream;
-    $stream->{body} .= $bytes;
-    $self->_send('update', 0, $id, pack 'N', length $bytes);
+    my $s = $self->{streams}{$id} // {};
+
+    if ($type == $SETTINGS || $type == $PING) {
+        $self->_send(_frame($type, 1, 0, $type == $PING ? $payload : ''))
+            if !($flags & 1);
+
+    } elsif ($type == $HEADERS) {
+        $s->{status} = _status($payload);
+
+    } elsif ($type == $RST_STREAM) {
+        $s->{reset} = 1;
+
+    } elsif ($type == $DATA && length $payload) {
+        $s->{body} .= $payload;
+        my $update = pack('N', length $payload);
+        $self->_send(_frame($WINDOW_UPDATE, 0, 0, $update)
+                     . ($flags & 1 || $s->{left} ? ''
+                        : _frame($WINDOW_UPDATE, 0, $id, $update)));
+    }
+
+    $s->{done} = 1 if ($type == $DATA || $type == $HEADERS) && $flags & 1;
 }
 
 
-# it comes first, but for a change of the table's size
 sub _status {
     my ($block) = @_;
 
-    my ($byte) = grep { $_ & 0x80 || !($_ & 0x20) } unpack 'C2', $block;
+    $block =~ s/^[\x20-\x3f]//;
+    my $first = ord $block;
 
-    return $STATUS{$byte // 0} // 0;
+    return $STATUS[$first - 0x88] // 0 if $first & 0x80;
+
+    return substr($block, 2, 3);
 }
-
-
-sub close { $_[0]{c}->close() }
 
 
 1;
