@@ -289,6 +289,8 @@ ngx_http_zstd_mmap_run_slice(ngx_event_t *ev)
 }
 
 
+/* nothing has come of a job that was given up: nobody may be told its end */
+
 static void
 ngx_http_zstd_mmap_next_slice(ngx_http_zstd_mmap_job_t *job)
 {
@@ -306,6 +308,20 @@ ngx_http_zstd_mmap_end_job(ngx_http_zstd_mmap_job_t *job)
 {
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
                    "zstd mmap: end of job %p rc:%d", job, job->rc);
+
+    if (job->rc == ZMAP_AGAIN) {
+
+        if (ngx_terminate) {
+            /* the process exits when this turn has ended */
+            return;
+        }
+
+        if (job->wanted) {
+            /* somebody has come since */
+            ngx_http_zstd_mmap_start_job(job, job->ended);
+            return;
+        }
+    }
 
     job->ended(job);
 }

@@ -30,7 +30,7 @@ typedef zmap_rc_e (*ngx_http_zstd_mmap_run_pt)(ngx_http_zstd_mmap_job_t *job);
 
 /*
  * Looks at the result, job->rc, with errno in job->err: ZMAP_AGAIN when the
- * work was given up
+ * work was given up, which is never so while somebody waits
  */
 typedef void (*ngx_http_zstd_mmap_end_pt)(ngx_http_zstd_mmap_job_t *job);
 

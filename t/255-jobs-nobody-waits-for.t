@@ -1,0 +1,80 @@
+#!/usr/bin/perl
+
+# Jobs whose requests or whose worker go, that find no room in the queue of
+# their pool, and that last longer than their file is young.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(sleep);
+
+use lib 't/lib';
+use Test::Zmap;
+use Test::Zmap::Status;
+
+my $t = Test::Zmap->new()->plan(1);
+my $s = Test::Zmap::Status->new($t);
+
+# one byte a block: walking and decoding take long
+sub slow {
+    my ($name, $size) = @_;
+
+    return $t->raw_zst($name, $t->frame(window => 1 << 17, fcs => $size,
+        last => 0) . "\x0a\0\0x" x $size . "\1\0\0");
+}
+
+slow('slow.bin', 12_000_000);
+slow('other.bin', 6_000_000);
+my $text = 'x' x 3_000_000;
+$t->zst('young.bin', $text);
+$t->settle('slow.bin.zst', 'other.bin.zst', 'young.bin.zst');
+
+my $conf = "thread_pool one threads=1;\nthread_pool full threads=1 "
+    . "max_queue=1;\n" . $t->conf(<<"EOF", http => <<'EOF2');
+    zstd_mmap on;
+    location /slices/ { alias %%DIR%%/; }
+    location /full/ { alias %%DIR%%/; zstd_mmap_threads full; }
+    location /pieces/ {
+        alias %%DIR%%/;
+        zstd_mmap_threads one min=0;
+        zstd_mmap_chunk 1m;
+    }
+    location /one/ {
+        alias %%DIR%%/;
+        zstd_mmap_threads one;
+        zstd_mmap_verify checksum;
+    }
+    @{[$s->location]}
+EOF
+zstd_mmap_buffers 16m;
+EOF2
+
+
+sub ask {
+    my ($uri, @headers) = @_;
+
+    my $c = $t->connect();
+    $c->send_request('GET', $uri, headers => \@headers);
+
+    return $c;
+}
+
+
+sub jobs { return $t->log_count(qr/start job/) }
+
+
+$t->run($conf);
+
+# who waits for a walk is told nothing when the worker ends before it
+for (1 .. 4) {
+    my ($worker) = $t->worker_pids();
+    my $before = jobs();
+    my @waiting = map { ask('/slices/slow.bin', "Accept-Encoding: $_") }
+        qw(zstd identity);
+    $t->poll(sub { jobs() > $before });
+    $t->kill('TERM', $worker);
+    $t->poll(sub { my ($pid) = $t->worker_pids();
+                   $pid && $pid != $worker });
+}
+is($t->log_count(qr/exited on signal/), 0, 'TERM within a walk');
