@@ -13,7 +13,7 @@ use lib 't/lib';
 use Test::Zmap;
 use Test::Zmap::Status;
 
-my $t = Test::Zmap->new()->plan(1);
+my $t = Test::Zmap->new()->plan(3);
 my $s = Test::Zmap::Status->new($t);
 
 # one byte a block: walking and decoding take long
@@ -78,3 +78,15 @@ for (1 .. 4) {
                    $pid && $pid != $worker });
 }
 is($t->log_count(qr/exited on signal/), 0, 'TERM within a walk');
+
+# a client that goes while a thread makes a piece
+$t->get('/pieces/young.bin');
+my $steps = jobs();
+my $c = ask('/pieces/slow.bin');
+$c->read_some(1000);
+ok($t->poll(sub { jobs() > $steps + 3 }), 'pieces are made in threads');
+$c->abort();
+ok($s->poll(sub { my $b = $_[0]{buffers};
+                  $b->{used} == $b->{kept} && !$_[0]{streams} }),
+   'the status shows that they are given back')
+    or diag(explain($s->worker));
