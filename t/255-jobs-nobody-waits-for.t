@@ -13,7 +13,7 @@ use lib 't/lib';
 use Test::Zmap;
 use Test::Zmap::Status;
 
-my $t = Test::Zmap->new()->plan(3);
+my $t = Test::Zmap->new()->plan(7);
 my $s = Test::Zmap::Status->new($t);
 
 # one byte a block: walking and decoding take long
@@ -90,3 +90,19 @@ ok($s->poll(sub { my $b = $_[0]{buffers};
                   $b->{used} == $b->{kept} && !$_[0]{streams} }),
    'the status shows that they are given back')
     or diag(explain($s->worker));
+
+# a file that is young when its job begins and no longer when it ends
+my $started = jobs();
+my $slow = ask('/one/slow.bin');
+$t->poll(sub { jobs() == $started + 1 });
+chmod 0640, $t->path('young.bin.zst');
+my $young = ask('/one/young.bin');
+ok($t->poll(sub { jobs() == $started + 2 }), 'a job in the queue');
+my $r = $young->response('GET');
+ok($r->complete && $r->body eq $text, 'which is done');
+$slow->abort();
+$t->settle('young.bin.zst');
+my $change = $s->change(sub { $t->get('/one/young.bin') });
+is($change->{decodes}, 1, 'what it made of a young file is not kept');
+$change = $s->change(sub { $t->get('/one/young.bin') });
+is($change->{cached}, 1, 'the next body is');
