@@ -187,9 +187,13 @@ ngx_http_zstd_mmap_start_job(ngx_http_zstd_mmap_job_t *job,
 
 #if (NGX_THREADS)
 
-    if (job->task && ngx_http_zstd_mmap_post_task(job) == NGX_OK) {
+    job->threaded = job->task ? 1 : 0;
+
+    if (job->threaded && ngx_http_zstd_mmap_post_task(job) == NGX_OK) {
         return;
     }
+
+    job->threaded = 0;
 
 #endif
 

@@ -40,7 +40,7 @@ struct ngx_http_zstd_mmap_job_s {
     ngx_pool_t                     *pool;
     ngx_http_zstd_mmap_input_t      input;
     ngx_http_zstd_mmap_loc_conf_t   conf;
-    ngx_thread_task_t              *task;      /* NULL: by slices */
+    ngx_thread_task_t              *task;      /* NULL: always by slices */
     ngx_msec_t                      delay;     /* before each slice */
     ngx_event_t                     event;
 
@@ -59,6 +59,8 @@ struct ngx_http_zstd_mmap_job_s {
     ngx_atomic_t                    wanted;    /* how many wait for the end; by
                                                   nobody: a worker that leaves
                                                   does not wait either */
+    unsigned                        threaded:1; /* a thread runs it */
+
     /* of a job that requests wait for */
     ngx_queue_t                     peers;
     ngx_queue_t                     waiters;

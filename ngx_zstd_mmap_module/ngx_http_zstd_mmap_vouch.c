@@ -206,9 +206,12 @@ ngx_http_zstd_mmap_create_walk(ngx_http_zstd_mmap_ctx_t *ctx)
 static zmap_rc_e
 ngx_http_zstd_mmap_run_walk_job(ngx_http_zstd_mmap_job_t *job)
 {
-    return ngx_http_zstd_mmap_walk(&job->input,
-                                   job->task ? NGX_HTTP_ZSTD_MMAP_WALK_LOOK
-                                             : NGX_HTTP_ZSTD_MMAP_WALK_TURN);
+    ngx_msec_t  msec;
+
+    msec = job->threaded ? NGX_HTTP_ZSTD_MMAP_WALK_LOOK
+                         : NGX_HTTP_ZSTD_MMAP_WALK_TURN;
+
+    return ngx_http_zstd_mmap_walk(&job->input, msec);
 }
 
 

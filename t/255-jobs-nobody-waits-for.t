@@ -13,7 +13,7 @@ use lib 't/lib';
 use Test::Zmap;
 use Test::Zmap::Status;
 
-my $t = Test::Zmap->new()->plan(7);
+my $t = Test::Zmap->new()->plan(9);
 my $s = Test::Zmap::Status->new($t);
 
 # one byte a block: walking and decoding take long
@@ -106,3 +106,15 @@ my $change = $s->change(sub { $t->get('/one/young.bin') });
 is($change->{decodes}, 1, 'what it made of a young file is not kept');
 $change = $s->change(sub { $t->get('/one/young.bin') });
 is($change->{cached}, 1, 'the next body is');
+
+# no room in the queue: slices that are as short as without threads
+$t->stop();
+$t->run($conf);
+my @before = ($t->log_count(qr/start job \S+ thread:1/),
+              $t->log_count(qr/walk at/));
+my @c = map { slow("queue$_.bin", 3_000_000); ask("/full/queue$_.bin") }
+    1 .. 3;
+$_->response('HEAD') for @c;
+$t->wait_log(qr/thread pool "full" queue overflow/);
+ok($t->log_count(qr/queue overflow/), 'a full queue');
+cmp_ok($t->log_count(qr/walk at/) - $before[1], '>', 10, 'short slices');
