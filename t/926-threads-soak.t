@@ -38,9 +38,9 @@ diag("$SECONDS s, SEED=$SEED");
 # for decoded.
 my %GROUPS = (
     still   => { versions => 1, shapes => [qw(small oneshot sized unsized
-                                              frames blocks)] },
+                                              frames blocks bytes)] },
     renamed => { versions => 3, shapes => [qw(small oneshot sized unsized
-                                              frames blocks)] },
+                                              frames blocks bytes)] },
     cut     => { versions => 2, shapes => [qw(oneshot sized frames)] },
     inplace => { versions => 3, shapes => [qw(small oneshot sized unsized)],
                  decoded => 1 },
@@ -50,7 +50,8 @@ my %GROUPS = (
 
 # decoded bytes; a buffer has up to 384k, and there is room for few of those
 my %SIZES = (small => 20_000, oneshot => 300_000, sized => 1_500_000,
-             unsized => 700_000, frames => 900_000, blocks => 201_000);
+             unsized => 700_000, frames => 900_000, blocks => 201_000,
+             bytes => 1_000_000);
 
 my @LOCATIONS = qw(loop default min0 read scratch sum slices tiny staged
                    header);
@@ -71,6 +72,9 @@ sub body {
     my $body = substr($text, $from, $first) . substr($random, $from);
     $body .= $body while length $body < $size;
 
+    # coded as a block for each byte
+    return substr($body, 0, 1000) . 'x' x ($size - 1000) if $shape eq 'bytes';
+
     return substr $body, 0, $size;
 }
 
@@ -79,18 +83,20 @@ sub code {
     my ($shape, $body) = @_;
 
     return $t->compress($body, level => 1, size => $shape ne 'unsized')
-        if $shape !~ /^(?:frames|blocks)$/;
+        if $shape !~ /^(?:frames|blocks|bytes)$/;
 
     return join '', map { $t->frame(single => 1, fcs => length $_,
                                     blocks => [[raw => $_]]) }
         $body =~ /(.{1,50000})/sg if $shape eq 'frames';
 
-    # one byte a block: the walk takes long
+    # walk and decode take long
     my ($head, $rest) = (substr($body, 0, 1000), substr $body, 1000);
+    my @blocks = $shape eq 'bytes' ? "\x0a\0\0x" x length $rest
+        : map { "\x0a\0\0$_" } split //, $rest;
 
     return $t->frame(window => 1 << 17, fcs => length $body, last => 0,
                      blocks => [[raw => $head]])
-        . join('', map { "\x0a\0\0$_" } split //, $rest) . "\1\0\0";
+        . join('', @blocks) . "\1\0\0";
 }
 
 
@@ -530,7 +536,7 @@ sub finish {
 }
 
 
-# reloads, and from $stir on ends of workers; how many of either
+# reloads, and from $stir on ends of workers, one at least; how many of either
 sub send_signals {
     my ($begin, $stir, $end) = @_;
 
@@ -538,7 +544,7 @@ sub send_signals {
     my ($reloads, $ends) = (0, 0);
     my $next = $begin + ($stir - $begin) / 2;
 
-    while (time() < $end) {
+    while (time() < $end || !$ends) {
         sleep(0.02);
         my @pids = $t->worker_pids();
         next if time() < $next || !@pids;
@@ -639,8 +645,8 @@ diag(join(', ', map { "$total->{$_} $_" } @NAMES),
 cmp_ok($reloads, '>', 0, 'there were reloads');
 cmp_ok($ends, '>', 0, 'and workers that were ended');
 is($total->{dead}, 0, 'every client came to its end');
-cmp_ok($total->{complete}, '>', 20 * $SECONDS / $SCALE, 'complete replies');
-cmp_ok($total->{left}, '>', 20 * $SECONDS / $SCALE, 'clients that left');
+cmp_ok($total->{complete}, '>', 10 * $SECONDS / $SCALE, 'complete replies');
+cmp_ok($total->{left}, '>', 10 * $SECONDS / $SCALE, 'clients that left');
 is($total->{wrong}, 0, 'none looks complete and is wrong');
 is($total->{late}, 0, 'none waits for ever');
 is($total->{still}, 0, 'files that rest are neither refused nor cut');
@@ -665,7 +671,8 @@ is("@bad", '', 'all files are served');
 
 my $counters = status()->{counters};
 cmp_ok($counters->{cached}, '>', 0, 'bodies were found again');
-cmp_ok($counters->{bus_errors}, '>', 0, 'pages were lost');
+cmp_ok($total->{refused} + $total->{cut}, '>', 0, 'some met a change');
+diag("$counters->{bus_errors} bus errors, $counters->{cached} found again");
 
 # QUIT while requests wait for jobs of new workers
 ok($t->reload(), 'a last reload');
@@ -673,7 +680,7 @@ ok($t->reload(), 'a last reload');
 my $before = writing();
 my @waiting = map {
     my ($location, $shape) = @$_;
-    my $c = $t->connect(port => $t->port(2), rcvbuf => 4096);
+    my $c = $t->connect(port => $t->port(2), rcvbuf => 32768);
     $c->send_request('GET', "/$location/still-$shape");
     [$c, $files{"still-$shape"}[0]{identity}];
 } map { my $location = $_; map { [$location, $_] } qw(sized blocks unsized) }
