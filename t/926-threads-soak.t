@@ -35,7 +35,7 @@ diag("$SECONDS s, SEED=$SEED");
 
 # What happens to the files of a group.  Bytes that change in place may be read
 # half and half: only the checksum of a single frame tells, so these are asked
-# for decoded.
+# for decoded, and no range of them.
 my %GROUPS = (
     still   => { versions => 1, shapes => [qw(small oneshot sized unsized
                                               frames blocks bytes)] },
@@ -44,8 +44,7 @@ my %GROUPS = (
     cut     => { versions => 2, shapes => [qw(oneshot sized frames)] },
     inplace => { versions => 3, shapes => [qw(small oneshot sized unsized)],
                  decoded => 1 },
-    shrunk  => { versions => 2, shapes => [qw(oneshot unsized)],
-                 decoded => 1 },
+    shrunk  => { versions => 2, shapes => [qw(oneshot unsized)] },
 );
 
 # decoded bytes; a buffer has up to 384k, and there is room for few of those
@@ -258,7 +257,7 @@ sub make_request {
     return \%q if $fixed{plain};
 
     my $at = rand;
-    for my $kind (@KINDS) {
+    for my $kind (@KINDS[($GROUPS{$group}{decoded} ? 1 : 0) .. $#KINDS]) {
         my ($share, $add) = @$kind;
         $at -= $share;
         next if $at >= 0;
@@ -536,6 +535,16 @@ sub finish {
 }
 
 
+# nginx calls it an alert when one is told to end at once
+sub is_leaving {
+    my ($pid) = @_;
+
+    open(my $fh, '<', "/proc/$pid/cmdline") or return 1;
+
+    return (<$fh> // '') =~ /shutting down/;
+}
+
+
 # reloads, and from $stir on ends of workers, one at least; how many of either
 sub send_signals {
     my ($begin, $stir, $end) = @_;
@@ -546,7 +555,7 @@ sub send_signals {
 
     while (time() < $end || !$ends) {
         sleep(0.02);
-        my @pids = $t->worker_pids();
+        my @pids = grep { !is_leaving($_) } $t->worker_pids();
         next if time() < $next || !@pids;
 
         if (time() < $stir) {
