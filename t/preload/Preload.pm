@@ -27,8 +27,6 @@ use warnings;
 
 use Errno qw(ENOMEM);
 
-my $SOURCE = 't/preload/fault.c';
-
 my $SIZE = 32 + 8 + 1024;        # of fault_orders_t
 my $CLOCK = 3072;                # offset in the orders
 my $NEVER = 1 << 30;
@@ -37,17 +35,24 @@ my %CALL = (mmap => 1, fstat => 2, pread => 4, alloc => 8, sigaction => 16,
             madvise => 32, munmap => 64, setsockopt => 128, getrandom => 256);
 
 
+# of a library like this one
+sub source { return 't/preload/fault.c' }
+sub variable { return 'ZMAP_FAULT' }
+
+
 sub new {
     my ($class, $t) = @_;
 
-    my $library = $t->run_dir() . '/fault.so';
+    my $source = $class->source();
+    my ($name) = $source =~ m{([^/]+)\.c$};
+    my $library = $t->run_dir() . "/$name.so";
     my ($code, $output) = $t->capture('gcc', '-std=gnu11', '-O1', '-g',
         '-fno-omit-frame-pointer', '-fno-builtin', '-Wall', '-Wextra',
-        '-Werror', '-shared', '-fPIC', '-o', $library, $SOURCE, '-ldl');
-    die "$SOURCE: $output" if $code;
+        '-Werror', '-shared', '-fPIC', '-o', $library, $source, '-ldl');
+    die "$source: $output" if $code;
 
     my $self = bless { t => $t, library => $library,
-                       orders => $t->run_dir() . '/fault.orders',
+                       orders => $t->run_dir() . "/$name.orders",
                        ahead => 0 }, $class;
     $self->_write(0, pack 'x4096');
 
@@ -97,7 +102,7 @@ sub run {
     my ($self, $conf) = @_;
 
     local $ENV{LD_PRELOAD} = $self->{library};
-    local $ENV{ZMAP_FAULT} = $self->{orders};
+    local $ENV{$self->variable()} = $self->{orders};
     local $ENV{ASAN_OPTIONS} = join ':', $ENV{ASAN_OPTIONS} // (),
         'verify_asan_link_order=0';
     local $ENV{LSAN_OPTIONS} = $self->_leak_options();
@@ -133,14 +138,21 @@ sub disarm {
 }
 
 
+sub _read {
+    my ($self, $offset, $size) = @_;
+
+    open(my $fh, '<:raw', $self->{orders}) or die "$self->{orders}: $!";
+    sysseek($fh, $offset, 0) // die "$self->{orders}: $!";
+    sysread($fh, my $bytes, $size) == $size or die "$self->{orders}: $!";
+
+    return $bytes;
+}
+
+
 sub _orders {
     my ($self, $order) = @_;
 
-    open(my $fh, '<:raw', $self->{orders}) or die "$self->{orders}: $!";
-    sysseek($fh, ($order // 0) * $SIZE, 0) // die "$self->{orders}: $!";
-    sysread($fh, my $bytes, 32) == 32 or die "$self->{orders}: $!";
-
-    return unpack 'L8', $bytes;
+    return unpack 'L8', $self->_read(($order // 0) * $SIZE, 32);
 }
 
 
