@@ -353,6 +353,9 @@ ngx_http_zstd_mmap_destroy_job(ngx_http_zstd_mmap_job_t *job)
         ngx_http_zstd_mmap_show_worker(job->input.worker);
     }
 
+    /* no request may be left to do that */
+    ngx_http_zstd_mmap_show_worker(job->input.worker);
+
     zmap_file_unref(job->input.file);
 
     if (job->input.fd != NGX_INVALID_FILE
