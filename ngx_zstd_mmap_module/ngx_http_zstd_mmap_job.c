@@ -350,7 +350,6 @@ ngx_http_zstd_mmap_destroy_job(ngx_http_zstd_mmap_job_t *job)
 
     if (job->body) {
         zmap_bodies_release(job->input.worker->bodies, job->body);
-        ngx_http_zstd_mmap_show_worker(job->input.worker);
     }
 
     /* no request may be left to do that */

@@ -18,6 +18,8 @@ static void ngx_http_zstd_mmap_wake(ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_wake_turn(ngx_event_t *ev);
 static void ngx_http_zstd_mmap_wake_first(ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_continue(ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_uint_t ngx_http_zstd_mmap_is_suspended(
+    ngx_http_zstd_mmap_ctx_t *ctx);
 
 
 void
@@ -237,6 +239,10 @@ ngx_http_zstd_mmap_continue(ngx_http_zstd_mmap_ctx_t *ctx)
     ngx_connection_t    *c;
     ngx_http_request_t  *r;
 
+    if (!ngx_http_zstd_mmap_is_suspended(ctx)) {
+        return;
+    }
+
     r = ctx->request;
     c = r->connection;
 
@@ -257,4 +263,20 @@ ngx_http_zstd_mmap_continue(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     ngx_http_run_posted_requests(c);
+}
+
+
+/* a client that leaves may have sent the request to a post_action */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_is_suspended(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    ngx_http_request_t  *r;
+
+    r = ctx->request;
+
+    return r->write_event_handler == ngx_http_request_empty_handler
+           && ngx_http_get_module_loc_conf(r, ngx_http_zstd_mmap_module)
+              == ctx->input.conf
+           && ngx_http_zstd_mmap_find_ctx(r) == ctx;
 }

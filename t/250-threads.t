@@ -48,7 +48,8 @@ my @errors = (
     ['default max=1k', qr/"max=1k"/],
     ['default min=1k min=2k', qr/number of arguments.*zstd_mmap_threads/],
     ['off min=1k', qr/"min=1k"/],
-    ["default; zstd_mmap_threads off", qr/zstd_mmap_threads" directive is dupl/],
+    ['default; zstd_mmap_threads off',
+     qr/"zstd_mmap_threads" directive is duplicate/],
 );
 my @good = ('default', 'default min=0', 'named min=1g', 'off',
             'named min=9223372036854775807');
