@@ -46,7 +46,8 @@ struct ngx_http_zstd_mmap_job_s {
 
     ngx_http_zstd_mmap_run_pt       run;
     ngx_http_zstd_mmap_end_pt       end;       /* the owner's */
-    ngx_http_zstd_mmap_end_pt       ended;     /* given to start */
+    ngx_http_zstd_mmap_end_pt       ended;     /* given to start; NULL: it was
+                                                  not started */
     void                           *data;      /* the owner's */
     void                           *owner;     /* NULL: has left */
     zmap_body_t                    *body;      /* one count of ours, or NULL */

@@ -31,8 +31,6 @@ ngx_http_zstd_mmap_share_job(ngx_http_zstd_mmap_job_t *job)
 
     ngx_queue_init(&job->waiters);
     ngx_queue_insert_tail(shared, &job->peers);
-
-    ngx_http_zstd_mmap_start_job(job, ngx_http_zstd_mmap_end_shared);
 }
 
 
@@ -117,6 +115,11 @@ ngx_http_zstd_mmap_wait(ngx_http_zstd_mmap_ctx_t *ctx,
 
     ngx_queue_insert_tail(&job->waiters, &ctx->waiting);
     job->wanted++;
+
+    if (job->ended == NULL) {
+        /* not before: a worker that leaves gives up what nobody wants */
+        ngx_http_zstd_mmap_start_job(job, ngx_http_zstd_mmap_end_shared);
+    }
 
     ctx->job = job;
     ctx->resume = resume;

@@ -19,8 +19,9 @@
 
 
 /*
- * Starts a job that requests may wait for: it is found by the version of its
- * file and by what it runs, until it ends.  end() is called first, then those
+ * Makes a job one that requests may wait for: it is found by the version of its
+ * file and by what it runs, until it ends.  The first one starts it, so the
+ * caller has to be that, in the same turn.  end() is called first, then those
  * who wait are continued, a few of them in each turn of the event loop, and the
  * job is destroyed.
  */

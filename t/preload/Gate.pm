@@ -11,6 +11,9 @@ package Gate;
 #   $gate->shut(call => 'pread');
 #   $gate->held(2)               # waits until two threads are held (default 1)
 #   $gate->open();               # all go on
+#   $gate->forget();             # those that were held and were killed
+#   $gate->ahead($msec);         # a job has that time before the event loop,
+#                                # which has just started it, goes on
 #   $gate->advance($seconds);    # nginx's clocks; seen with its next event
 
 use strict;
@@ -21,10 +24,24 @@ use Preload ();
 our @ISA = ('Preload');
 
 my %CALL = (fstat => 1, pread => 2);
+my @all;
 
 
 sub source { return 't/preload/gate.c' }
 sub variable { return 'ZMAP_GATE' }
+
+
+sub new {
+    my ($class, $t) = @_;
+
+    push @all, my $self = $class->SUPER::new($t);
+
+    return $self;
+}
+
+
+# a test that dies leaves no worker behind that cannot end
+END { $_->open() for @all }
 
 
 # the bits go last: they are what shuts it
@@ -54,6 +71,20 @@ sub held_now {
     my ($self) = @_;
 
     return unpack 'L', $self->_read(8, 4);
+}
+
+
+sub forget {
+    my ($self) = @_;
+
+    $self->_write(8, pack 'L', 0);
+}
+
+
+sub ahead {
+    my ($self, $msec) = @_;
+
+    $self->_write(16, pack 'L', $msec);
 }
 
 

@@ -1,6 +1,7 @@
 
 /*
- * LD_PRELOAD: holds jobs of the module's threads, and lets the clock jump.
+ * LD_PRELOAD: holds jobs of the module's threads, lets them run ahead of the
+ * event loop, and lets the clock jump.
  *
  * The orders lie in a file that the test writes (ZMAP_GATE names it) and that
  * is mapped shared here.  A call of the module that is not one of the main
@@ -16,6 +17,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,8 @@ typedef struct {
     int32_t   pass;            /* calls that still pass a closed gate */
     uint32_t  held;            /* threads that wait now */
     uint32_t  seconds;         /* by which the clocks are ahead */
+    uint32_t  behind;          /* msec that the main thread waits once it has
+                                  woken another one */
 } gate_orders_t;
 
 
@@ -172,6 +176,27 @@ clock_gettime(clockid_t id, struct timespec *ts)
 
     if (rc == 0 && orders != NULL) {
         ts->tv_sec += __atomic_load_n(&orders->seconds, __ATOMIC_SEQ_CST);
+    }
+
+    return rc;
+}
+
+
+/* how nginx tells its threads of a task */
+
+int
+pthread_cond_signal(pthread_cond_t *cond)
+{
+    int              rc;
+    struct timespec  pause = { 0, 0 };
+
+    GATE_NEXT(pthread_cond_signal)
+
+    rc = real(cond);
+
+    if (orders != NULL && gettid() == getpid()) {
+        pause.tv_nsec = (long) orders->behind * 1000000;
+        nanosleep(&pause, NULL);
     }
 
     return rc;
