@@ -72,6 +72,6 @@ ok($libzstd && $memory
 like("@target", qr/^sendfile \x{2264} 3\.00 (?:yes|no)$/,
      'the target, and whether it holds');
 
-($code, $text) = bench('--nginx', '/bin/false', '--size', 1, '--frames', 64);
+($code, $text) = bench('--nginx', '/bin/false', '--size', 2, '--frames', 64);
 isnt($code, 0, 'nginx does not start: exit code');
 is_deeply([glob "$dir/zmap-bench-*"], [], 'nothing is left behind');
