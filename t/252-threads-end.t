@@ -244,7 +244,7 @@ for my $buffers ('16m max=1m', '64k max=4k') {
             or die "not begun\n";
         $gate->held($CLIENTS - $pass) or die "not held\n";
         $most = descriptors($worker) if descriptors($worker) > $most;
-        $in_buffers |= $s->worker->{streams} > 0;
+        $in_buffers |= $s->worker->{buffers}{used} > 0;
 
         $_->abort() for @c;
         $left += $CLIENTS;
