@@ -11,6 +11,7 @@ static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_alloc_job(
     ngx_http_zstd_mmap_input_t *input, uint64_t size);
 static ngx_int_t ngx_http_zstd_mmap_open_job(ngx_http_zstd_mmap_job_t *job,
     ngx_http_zstd_mmap_input_t *input);
+static ngx_int_t ngx_http_zstd_mmap_map_job(ngx_http_zstd_mmap_job_t *job);
 static ngx_int_t ngx_http_zstd_mmap_alloc_window(
     ngx_http_zstd_mmap_job_t *job);
 #if (NGX_THREADS)
@@ -138,10 +139,25 @@ ngx_http_zstd_mmap_open_job(ngx_http_zstd_mmap_job_t *job,
     }
 
     if (job->conf.input == NGX_HTTP_ZSTD_MMAP_INPUT_MAP) {
-        return NGX_OK;
+        return ngx_http_zstd_mmap_map_job(job);
     }
 
     return ngx_http_zstd_mmap_alloc_window(job);
+}
+
+
+/* a file that others have walked is not mapped; a thread must not do it */
+
+static ngx_int_t
+ngx_http_zstd_mmap_map_job(ngx_http_zstd_mmap_job_t *job)
+{
+    if (ngx_http_zstd_mmap_map(&job->input) != ZMAP_OK) {
+        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, ngx_errno,
+                      "mmap() of a file to be decoded failed");
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
 }
 
 

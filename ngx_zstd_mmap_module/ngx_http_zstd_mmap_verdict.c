@@ -117,6 +117,11 @@ ngx_http_zstd_mmap_tell_others(ngx_http_zstd_mmap_input_t *input,
         return;
     }
 
+    if (rc == ZMAP_OK && file->verdict != ZMAP_OK) {
+        /* somebody walks it once more, for its index */
+        return;
+    }
+
     ngx_memzero(&verdict, sizeof(ngx_http_zstd_mmap_verdict_t));
 
     verdict.rc = rc;

@@ -24,14 +24,21 @@
 #define NGX_HTTP_ZSTD_MMAP_PROBE      (256 * 1024)
 
 
+/* what a verification has to find; the file may be walked anew meanwhile */
+
+typedef struct {
+    u_char    *data;               /* NGX_HTTP_ZSTD_MMAP_PROBE bytes */
+    uint64_t   size;               /* of the body, if sized */
+    unsigned   sized:1;
+} ngx_http_zstd_mmap_probe_t;
+
+
 static zmap_rc_e ngx_http_zstd_mmap_find_verdict(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_job_t **job);
 static void ngx_http_zstd_mmap_forget_told(zmap_file_t *file);
 static zmap_rc_e ngx_http_zstd_mmap_walk_turn(ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_start_vouching(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_job_t *job);
-static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_file_job(
-    zmap_file_t *file, ngx_http_zstd_mmap_run_pt run);
 static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_walk(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_run_walk_job(
@@ -51,7 +58,6 @@ static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_probe(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job);
 static zmap_rc_e ngx_http_zstd_mmap_run_probe(ngx_http_zstd_mmap_job_t *job);
-static zmap_rc_e ngx_http_zstd_mmap_probe_size(ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_end_probe(ngx_http_zstd_mmap_job_t *job);
 
 
@@ -176,20 +182,6 @@ ngx_http_zstd_mmap_walk_turn(ngx_http_zstd_mmap_ctx_t *ctx)
     ngx_http_zstd_mmap_judge_walk(&ctx->input, rc);
 
     return rc;
-}
-
-
-/* its result is for the requests of this object, not of this version */
-
-static ngx_http_zstd_mmap_job_t *
-ngx_http_zstd_mmap_find_file_job(zmap_file_t *file,
-    ngx_http_zstd_mmap_run_pt run)
-{
-    ngx_http_zstd_mmap_job_t  *job;
-
-    job = ngx_http_zstd_mmap_find_job(&file->version, run);
-
-    return (job && job->input.file == file) ? job : NULL;
 }
 
 
@@ -438,7 +430,8 @@ ngx_http_zstd_mmap_create_probe(ngx_http_zstd_mmap_ctx_t *ctx)
 static ngx_int_t
 ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job)
 {
-    zmap_frames_t  *frames;
+    zmap_frames_t               *frames;
+    ngx_http_zstd_mmap_probe_t  *probe;
 
     frames = &job->input.file->walk.frames;
 
@@ -448,12 +441,21 @@ ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job)
     job->charged = frames->window;
     job->input.worker->streams += job->charged;
 
-    job->data = ngx_palloc(job->pool, NGX_HTTP_ZSTD_MMAP_PROBE);
+    probe = ngx_palloc(job->pool, sizeof(ngx_http_zstd_mmap_probe_t));
+    if (probe == NULL) {
+        return NGX_ERROR;
+    }
 
-    if (job->data == NULL
+    probe->data = ngx_palloc(job->pool, NGX_HTTP_ZSTD_MMAP_PROBE);
+    probe->size = frames->content_size;
+    probe->sized = frames->sized;
+
+    job->data = probe;
+
+    if (probe->data == NULL
         || ngx_http_zstd_mmap_take_decoder(&job->input) != ZMAP_OK
         || ngx_http_zstd_mmap_decode_begin(&job->input,
-                                 frames->sized ? frames->content_size : 0)
+                                           probe->sized ? probe->size : 0)
            != ZMAP_OK)
     {
         return NGX_ERROR;
@@ -466,52 +468,42 @@ ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job)
 static zmap_rc_e
 ngx_http_zstd_mmap_run_probe(ngx_http_zstd_mmap_job_t *job)
 {
-    size_t     produced;
-    zmap_rc_e  rc;
+    size_t                       produced;
+    zmap_rc_e                    rc;
+    ngx_http_zstd_mmap_probe_t  *probe;
 
-    rc = ngx_http_zstd_mmap_decode_step(&job->input, job->data,
+    probe = job->data;
+
+    rc = ngx_http_zstd_mmap_decode_step(&job->input, probe->data,
                                         NGX_HTTP_ZSTD_MMAP_PROBE, &produced);
 
     ngx_http_zstd_mmap_count_bytes(decoded_produced, produced);
 
-    return (rc == ZMAP_OK) ? ngx_http_zstd_mmap_probe_size(job) : rc;
-}
+    /* libzstd finds frames that are short of what they say, but for some */
 
-
-/* frames that are short of what they say are found by libzstd, but for some */
-
-static zmap_rc_e
-ngx_http_zstd_mmap_probe_size(ngx_http_zstd_mmap_job_t *job)
-{
-    zmap_frames_t  *frames;
-
-    frames = &job->input.file->walk.frames;
-
-    if (frames->sized
-        && zmap_decode_total(job->input.decoder) != frames->content_size)
+    if (rc == ZMAP_OK && probe->sized
+        && zmap_decode_total(job->input.decoder) != probe->size)
     {
         return ZMAP_CONTENT_SIZE;
     }
 
-    return ZMAP_OK;
+    return rc;
 }
 
 
 static void
 ngx_http_zstd_mmap_end_probe(ngx_http_zstd_mmap_job_t *job)
 {
-    zmap_file_t  *file;
+    zmap_file_t                 *file;
+    ngx_http_zstd_mmap_probe_t  *probe;
 
     file = job->input.file;
+    probe = job->data;
 
     ngx_http_zstd_mmap_judge_content(&job->input, job->rc);
+    ngx_http_zstd_mmap_release_claim(&job->input);
 
-    if (job->rc != ZMAP_OK) {
-        ngx_http_zstd_mmap_release_claim(&job->input);
-        return;
-    }
-
-    if (!file->walk.frames.sized) {
+    if (job->rc == ZMAP_OK && !probe->sized) {
         file->learnt = zmap_decode_total(job->input.decoder);
         file->has_learnt = 1;
     }

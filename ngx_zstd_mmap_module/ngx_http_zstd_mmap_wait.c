@@ -11,6 +11,9 @@
 #define NGX_HTTP_ZSTD_MMAP_WAKE  16
 
 
+static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_job(
+    const zmap_version_t *version, const zmap_file_t *file,
+    ngx_http_zstd_mmap_run_pt run);
 static ngx_queue_t *ngx_http_zstd_mmap_get_shared(void);
 static void ngx_http_zstd_mmap_end_shared(ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_wait_handler(ngx_event_t *ev);
@@ -35,8 +38,24 @@ ngx_http_zstd_mmap_share_job(ngx_http_zstd_mmap_job_t *job)
 
 
 ngx_http_zstd_mmap_job_t *
-ngx_http_zstd_mmap_find_job(const zmap_version_t *version,
+ngx_http_zstd_mmap_find_file_job(const zmap_file_t *file,
     ngx_http_zstd_mmap_run_pt run)
+{
+    return ngx_http_zstd_mmap_find_job(&file->version, file, run);
+}
+
+
+ngx_http_zstd_mmap_job_t *
+ngx_http_zstd_mmap_find_version_job(const zmap_version_t *version,
+    ngx_http_zstd_mmap_run_pt run)
+{
+    return ngx_http_zstd_mmap_find_job(version, NULL, run);
+}
+
+
+static ngx_http_zstd_mmap_job_t *
+ngx_http_zstd_mmap_find_job(const zmap_version_t *version,
+    const zmap_file_t *file, ngx_http_zstd_mmap_run_pt run)
 {
     ngx_queue_t               *q, *shared;
     ngx_http_zstd_mmap_job_t  *job;
@@ -50,6 +69,7 @@ ngx_http_zstd_mmap_find_job(const zmap_version_t *version,
         job = ngx_queue_data(q, ngx_http_zstd_mmap_job_t, peers);
 
         if (job->run == run
+            && (file == NULL || job->input.file == file)
             && zmap_version_equal(&job->input.file->version, version))
         {
             return job;

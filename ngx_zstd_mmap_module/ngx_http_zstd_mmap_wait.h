@@ -27,8 +27,13 @@
  */
 void ngx_http_zstd_mmap_share_job(ngx_http_zstd_mmap_job_t *job);
 
-/* a job that was shared and has not ended, or NULL */
-ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_job(
+/*
+ * A job that was shared and has not ended, or NULL: for that object, or for any
+ * of its version, of which there may be several
+ */
+ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_file_job(
+    const zmap_file_t *file, ngx_http_zstd_mmap_run_pt run);
+ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_version_job(
     const zmap_version_t *version, ngx_http_zstd_mmap_run_pt run);
 
 /*

@@ -140,7 +140,8 @@ ngx_http_zstd_mmap_find_filler(ngx_http_zstd_mmap_ctx_t *ctx,
         return NULL;
     }
 
-    return ngx_http_zstd_mmap_find_job(&ctx->file->version, whole->run);
+    return ngx_http_zstd_mmap_find_version_job(&ctx->file->version,
+                                               whole->run);
 }
 
 
