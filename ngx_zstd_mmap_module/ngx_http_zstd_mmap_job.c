@@ -309,8 +309,6 @@ ngx_http_zstd_mmap_run_slice(ngx_event_t *ev)
 }
 
 
-/* nothing has come of a job that was given up: nobody may be told its end */
-
 static void
 ngx_http_zstd_mmap_next_slice(ngx_http_zstd_mmap_job_t *job)
 {
@@ -322,6 +320,8 @@ ngx_http_zstd_mmap_next_slice(ngx_http_zstd_mmap_job_t *job)
     }
 }
 
+
+/* nothing has come of a job that was given up: nobody may be told its end */
 
 static void
 ngx_http_zstd_mmap_end_job(ngx_http_zstd_mmap_job_t *job)
