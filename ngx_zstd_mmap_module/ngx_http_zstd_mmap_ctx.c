@@ -170,7 +170,8 @@ ngx_http_zstd_mmap_take_outcome(ngx_http_zstd_mmap_ctx_t *ctx)
 void
 ngx_http_zstd_mmap_put_stream_decoder(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    if (ctx->source) {
+    if (ctx->source && ctx->source->decoder) {
+        ngx_http_zstd_mmap_leave_pages(ctx->source);
         ngx_http_zstd_mmap_put_decoder(ctx->source);
     }
 

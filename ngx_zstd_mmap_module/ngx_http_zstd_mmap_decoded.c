@@ -56,6 +56,8 @@ static ngx_int_t ngx_http_zstd_mmap_send_without_room(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_begin_stream(
     ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_uint_t ngx_http_zstd_mmap_takes_frames(
+    ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_open_source(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_begin_decoded(
@@ -375,8 +377,10 @@ ngx_http_zstd_mmap_send_without_room(ngx_http_zstd_mmap_ctx_t *ctx)
 static ngx_int_t
 ngx_http_zstd_mmap_begin_stream(ngx_http_zstd_mmap_ctx_t *ctx)
 {
+    size_t                        room;
     zmap_rc_e                     zrc;
     ngx_int_t                     rc;
+    ngx_uint_t                    pieces;
     ngx_http_request_t           *r;
     ngx_http_zstd_mmap_stream_t  *stream;
 
@@ -387,9 +391,17 @@ ngx_http_zstd_mmap_begin_stream(ngx_http_zstd_mmap_ctx_t *ctx)
         return ngx_http_zstd_mmap_refuse(ctx, zrc);
     }
 
+    room = ctx->input.conf->chunk;
+    pieces = NGX_HTTP_ZSTD_MMAP_PIECES;
+
+    if (ngx_http_zstd_mmap_takes_frames(ctx)) {
+        room = ctx->file->walk.frames.largest;
+        pieces = 1;
+    }
+
     stream = ngx_http_zstd_mmap_create_stream(ctx,
                                               ngx_http_zstd_mmap_decode_piece,
-                                              ctx->input.conf->chunk);
+                                              room, pieces);
     if (stream == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -410,6 +422,42 @@ ngx_http_zstd_mmap_begin_stream(ngx_http_zstd_mmap_ctx_t *ctx)
     ngx_http_zstd_mmap_seek_decoded(ctx);
 
     return ngx_http_zstd_mmap_start_stream(stream, ctx->pos);
+}
+
+
+/*
+ * A range lies in a frame or two as a rule.  Decoded whole, into one piece, a
+ * frame needs no window and no copy out of it: so the piece may have that room,
+ * and that of two chunks, which are charged.
+ */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_takes_frames(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    off_t                            chunk;
+    zmap_frames_t                   *frames;
+    ngx_http_zstd_mmap_main_conf_t  *zmcf;
+
+    frames = &ctx->file->walk.frames;
+
+    if (ctx->request->headers_in.range == NULL
+        || ctx->size == -1
+        || (!frames->sized && !frames->tabled)
+        || frames->index == NULL
+        || ngx_http_zstd_mmap_get_source(ctx->source)
+           == NGX_HTTP_ZSTD_MMAP_SOURCE_READ)
+    {
+        return 0;
+    }
+
+    chunk = ctx->input.conf->chunk;
+    zmcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_zstd_mmap_module);
+
+    return frames->largest > (uint64_t) chunk
+           && frames->largest <= (uint64_t) zmcf->buffers_max
+           && frames->largest <= ngx_http_zstd_mmap_stream_window(ctx)
+                                 + NGX_HTTP_ZSTD_MMAP_PIECES * chunk;
 }
 
 
@@ -483,6 +531,9 @@ ngx_http_zstd_mmap_seek_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
                    ctx->begin, ctx->end, begin.decoded, begin.coded);
 
     zmap_decode_seek(ctx->source->decoder, begin.coded);
+
+    /* what lies before is not mapped on account of this reply */
+    ctx->source->dropped = begin.coded;
 
     ctx->pos = begin.decoded;
 }

@@ -367,7 +367,8 @@ ngx_http_zstd_mmap_send_slices(ngx_http_zstd_mmap_ctx_t *ctx,
     r = ctx->request;
 
     ctx->slices = ngx_http_zstd_mmap_create_file(ctx);
-    stream = ngx_http_zstd_mmap_create_stream(ctx, fill, room);
+    stream = ngx_http_zstd_mmap_create_stream(ctx, fill, room,
+                                              NGX_HTTP_ZSTD_MMAP_PIECES);
 
     if (ctx->slices == NULL || stream == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;

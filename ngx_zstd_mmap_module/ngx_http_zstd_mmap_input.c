@@ -11,6 +11,9 @@
 /* what a large file may have mapped behind the decoder, bytes */
 #define NGX_HTTP_ZSTD_MMAP_BEHIND  (4 * 1024 * 1024)
 
+/* what the replies that have ended may have left mapped of it, bytes */
+#define NGX_HTTP_ZSTD_MMAP_LEFT    (16 * 1024 * 1024)
+
 
 static zmap_rc_e ngx_http_zstd_mmap_read_piece(
     ngx_http_zstd_mmap_input_t *input, uint64_t offset, zmap_piece_t *piece);
@@ -133,6 +136,31 @@ ngx_http_zstd_mmap_put_decoder(ngx_http_zstd_mmap_input_t *input)
     if (input->decoder) {
         zmap_decoder_put(input->worker->decoders, input->decoder);
         input->decoder = NULL;
+    }
+}
+
+
+void
+ngx_http_zstd_mmap_leave_pages(ngx_http_zstd_mmap_input_t *input)
+{
+    uint64_t      end;
+    zmap_file_t  *file;
+
+    file = input->file;
+
+    if (file->map.size <= NGX_HTTP_ZSTD_MMAP_BEHIND) {
+        return;
+    }
+
+    end = zmap_decode_consumed(input->decoder);
+
+    if (end > input->dropped) {
+        file->left += end - input->dropped;
+    }
+
+    if (file->left > NGX_HTTP_ZSTD_MMAP_LEFT) {
+        zmap_map_drop(&file->map, 0, file->map.size);
+        file->left = 0;
     }
 }
 

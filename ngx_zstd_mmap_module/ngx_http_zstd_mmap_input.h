@@ -78,6 +78,13 @@ zmap_rc_e ngx_http_zstd_mmap_take_decoder(ngx_http_zstd_mmap_input_t *input);
 /* gives the decoder back, if there is one */
 void ngx_http_zstd_mmap_put_decoder(ngx_http_zstd_mmap_input_t *input);
 
+/*
+ * A reply ends where its decoder is: what it left mapped stays, for the next
+ * one, until so much is left of all of them that the whole file is taken out of
+ * the memory of the process.
+ */
+void ngx_http_zstd_mmap_leave_pages(ngx_http_zstd_mmap_input_t *input);
+
 /* gives decoder and segment back */
 void ngx_http_zstd_mmap_close_input(ngx_http_zstd_mmap_input_t *input);
 

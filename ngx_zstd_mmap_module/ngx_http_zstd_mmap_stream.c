@@ -67,7 +67,7 @@ static void ngx_http_zstd_mmap_wait_stream(
 
 ngx_http_zstd_mmap_stream_t *
 ngx_http_zstd_mmap_create_stream(ngx_http_zstd_mmap_ctx_t *ctx,
-    ngx_http_zstd_mmap_fill_pt fill, size_t room)
+    ngx_http_zstd_mmap_fill_pt fill, size_t room, ngx_uint_t pieces)
 {
     u_char                       *p;
     ngx_buf_t                    *b;
@@ -96,13 +96,13 @@ ngx_http_zstd_mmap_create_stream(ngx_http_zstd_mmap_ctx_t *ctx,
     p = NULL;
 
     if (room) {
-        p = ngx_http_zstd_mmap_alloc_pieces(ctx, room);
+        p = ngx_http_zstd_mmap_alloc_pieces(ctx, room * pieces);
         if (p == NULL) {
             return NULL;
         }
     }
 
-    for (i = 0; i < NGX_HTTP_ZSTD_MMAP_PIECES; i++) {
+    for (i = 0; i < pieces; i++) {
 
         b = ngx_calloc_buf(r->pool);
         if (b == NULL) {
@@ -200,8 +200,6 @@ static u_char *
 ngx_http_zstd_mmap_alloc_pieces(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
 {
     ngx_pool_t  *pool;
-
-    size *= NGX_HTTP_ZSTD_MMAP_PIECES;
 
     /* slow streams leave half of the buffers to bodies that fit into one */
 

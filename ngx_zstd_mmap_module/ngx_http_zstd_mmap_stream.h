@@ -29,13 +29,13 @@ typedef zmap_rc_e (*ngx_http_zstd_mmap_fill_pt)(ngx_http_zstd_mmap_ctx_t *ctx,
 
 
 /*
- * Takes what the reply needs, before its header: two pieces of room bytes each
- * from the worker's buffers or from a pool, none with room 0.  Where ctx->steps
+ * Takes what the reply needs, before its header: so many pieces of room bytes
+ * each from the worker's buffers or from a pool, no memory with room 0.  Where ctx->steps
  * makes them they are its own, too.  NULL: no memory.
  */
 ngx_http_zstd_mmap_stream_t *ngx_http_zstd_mmap_create_stream(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_fill_pt fill,
-    size_t room);
+    size_t room, ngx_uint_t pieces);
 
 /*
  * Sends the body, after the header.  hole: where the range filter cuts a range

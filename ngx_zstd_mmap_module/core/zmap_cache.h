@@ -30,6 +30,8 @@ typedef struct {
     zmap_walk_t     walk;      /* owned; its progress and what it found */
     zmap_rc_e       verdict;   /* of the walk; ZMAP_AGAIN: not complete */
     uint64_t        learnt;    /* decoded size found by a full decode */
+    uint64_t        left;      /* bytes that replies left mapped since all of
+                                  the map was last dropped */
     uint64_t        checked;   /* when version was last compared, for the user
                                   of the table */
     unsigned        reported;  /* bits of what was logged of this version, for

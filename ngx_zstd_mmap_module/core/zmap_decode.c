@@ -68,7 +68,9 @@ static size_t zmap_decode_held(const zmap_decoder_t *decoder,
 static int zmap_decode_is_full(const zmap_decoder_t *decoder,
     const ZSTD_outBuffer *out);
 static zmap_rc_e zmap_decode_begin_frame(zmap_decoder_t *decoder,
-    const uint8_t *src, size_t len, int cut, ZSTD_outBuffer *out);
+    const uint8_t *src, size_t len, size_t held, int first,
+    ZSTD_outBuffer *out);
+static size_t zmap_decode_frame_most(size_t held, uint64_t size);
 static zmap_rc_e zmap_decode_some(zmap_decoder_t *decoder, const uint8_t *src,
     size_t len, ZSTD_outBuffer *out);
 static size_t zmap_decode_room(const zmap_decoder_t *decoder,
@@ -418,7 +420,6 @@ static zmap_rc_e
 zmap_decode_run(zmap_decoder_t *decoder, const zmap_piece_t *piece,
     ZSTD_outBuffer *out)
 {
-    int             cut;
     size_t          len;
     uint64_t        begun, end;
     zmap_rc_e       rc;
@@ -456,10 +457,9 @@ zmap_decode_run(zmap_decoder_t *decoder, const zmap_piece_t *piece,
             rc = zmap_decode_some(decoder, src, len, out);
 
         } else {
-            cut = decoder->pos > begun
-                  && len < zmap_decode_held(decoder, piece);
-
-            rc = zmap_decode_begin_frame(decoder, src, len, cut, out);
+            rc = zmap_decode_begin_frame(decoder, src, len,
+                                         zmap_decode_held(decoder, piece),
+                                         decoder->pos == begun, out);
         }
 
         if (rc != ZMAP_OK) {
@@ -561,12 +561,13 @@ zmap_decode_is_full(const zmap_decoder_t *decoder, const ZSTD_outBuffer *out)
 
 /*
  * Takes no window buffer for a frame that this step or the next one can decode
- * whole.  cut: the step has begun before and ends within the piece.
+ * whole.  len: bytes that the step may take of the held ones in the piece; the
+ * frame that it begins with may have more, if it fits into dst.
  */
 
 static zmap_rc_e
 zmap_decode_begin_frame(zmap_decoder_t *decoder, const uint8_t *src,
-    size_t len, int cut, ZSTD_outBuffer *out)
+    size_t len, size_t held, int first, ZSTD_outBuffer *out)
 {
     size_t     coded, room;
     uint64_t   size, before;
@@ -590,8 +591,22 @@ zmap_decode_begin_frame(zmap_decoder_t *decoder, const uint8_t *src,
 
     coded = ZSTD_findFrameCompressedSize(src, len);
 
+    if (ZSTD_isError(coded) && len < held) {
+
+        if (!first) {
+            return ZMAP_AGAIN;
+        }
+
+        coded = ZSTD_findFrameCompressedSize(src,
+                                          zmap_decode_frame_most(held, size));
+    }
+
     if (ZSTD_isError(coded)) {
-        return cut ? ZMAP_AGAIN : zmap_decode_some(decoder, src, len, out);
+        return zmap_decode_some(decoder, src, len, out);
+    }
+
+    if (coded > len) {
+        len = coded;
     }
 
     if (!decoder->tabled) {
@@ -605,6 +620,22 @@ zmap_decode_begin_frame(zmap_decoder_t *decoder, const uint8_t *src,
     out->pos += (size_t) (decoder->total - before);
 
     return rc;
+}
+
+
+/*
+ * What a frame of that decoded size can have of held bytes: more than this, by
+ * blocks of nothing, is not worth a long step.
+ */
+
+static size_t
+zmap_decode_frame_most(size_t held, uint64_t size)
+{
+    size_t  most;
+
+    most = ZSTD_compressBound((size_t) size);
+
+    return (ZSTD_isError(most) || most > held) ? held : most;
 }
 
 

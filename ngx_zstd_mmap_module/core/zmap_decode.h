@@ -34,7 +34,7 @@ typedef struct {
 typedef struct zmap_decoders_s  zmap_decoders_t;
 
 
-/* coded bytes after which a step ends, so that it ends soon */
+/* coded bytes after which a step may end, so that it ends soon */
 #define ZMAP_DECODE_STEP_INPUT    (1024 * 1024)
 
 /*
@@ -114,12 +114,13 @@ void zmap_decode_follow(zmap_decoder_t *decoder, const zmap_frames_t *frames);
  * count.  The whole body is such a piece for every step.  *produced says how
  * many bytes came, also with an error.
  *
- * ZMAP_AGAIN: dst is full, or ZMAP_DECODE_STEP_INPUT coded bytes were taken, or
+ * ZMAP_AGAIN: dst is full, or the most coded bytes of a step were taken
+ * (ZMAP_DECODE_STEP_INPUT, or what a frame of dst_size bytes can have), or
  * fewer than ZMAP_DECODE_PIECE_MIN are left in the piece (then *produced may be
  * less than dst_size, even 0), and the body goes on, though it may turn out to
  * have ended.  A step also ends before a frame that it could not decode whole
  * and the next one can: one whose known size is above what is left of dst and
- * not above dst_size, or that does not end within ZMAP_DECODE_STEP_INPUT.
+ * not above dst_size, or that does not end within these.
  * The content of skippable frames is not looked at: the next byte
  * to decode may then lie far behind the piece.  ZMAP_OK: the body is complete;
  * the last frame ended exactly at its end.  ZMAP_OVERFLOW: the piece is not as

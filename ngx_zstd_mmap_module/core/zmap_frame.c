@@ -576,6 +576,10 @@ zmap_walk_add_content(zmap_walk_t *walk, uint64_t size)
         return ZMAP_OVERFLOW;
     }
 
+    if (size > walk->frames.largest) {
+        walk->frames.largest = size;
+    }
+
     return ZMAP_OK;
 }
 

@@ -63,6 +63,8 @@ typedef struct {
     uint64_t             skippable;      /* skippable frames seen */
     uint64_t             content_size;   /* of all frames; valid if sized or
                                             tabled */
+    uint64_t             largest;        /* decoded bytes of one frame; valid
+                                            as content_size is */
     uint64_t             window;         /* largest Window_Size */
     uint32_t             dictionary_id;  /* first that is not 0 */
     uint8_t              sized;          /* the size of every frame is known:
