@@ -30,8 +30,8 @@ typedef zmap_rc_e (*ngx_http_zstd_mmap_fill_pt)(ngx_http_zstd_mmap_ctx_t *ctx,
 
 /*
  * Takes what the reply needs, before its header: so many pieces of room bytes
- * each from the worker's buffers or from a pool, no memory with room 0.  Where ctx->steps
- * makes them they are its own, too.  NULL: no memory.
+ * each from the worker's buffers or from a pool, no memory with room 0.  Where
+ * ctx->steps makes them they are its own, too.  NULL: no memory.
  */
 ngx_http_zstd_mmap_stream_t *ngx_http_zstd_mmap_create_stream(
     ngx_http_zstd_mmap_ctx_t *ctx, ngx_http_zstd_mmap_fill_pt fill,

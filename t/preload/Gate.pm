@@ -7,7 +7,8 @@ package Gate;
 #   $gate->run($conf);           # instead of $t->run($conf)
 #   $gate->shut();               # before the next fstat of a thread: decoded
 #                                # or walked, and not compared with its file
-#   $gate->shut(pass => 2);      # before the third one from now on
+#   $gate->shut(pass => 2);      # before the third one from now on; of those
+#                                # that are held, so many go on
 #   $gate->shut(call => 'pread');
 #   $gate->held(2)               # waits until two threads are held (default 1)
 #   $gate->open();               # all go on

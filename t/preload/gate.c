@@ -107,6 +107,25 @@ is_closed(uint32_t call)
 }
 
 
+static int
+may_pass(void)
+{
+    int32_t  n;
+
+    n = __atomic_load_n(&orders->pass, __ATOMIC_SEQ_CST);
+
+    while (n > 0) {
+        if (__atomic_compare_exchange_n(&orders->pass, &n, n - 1, 0,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
 static void
 wait_here(uint32_t call, void *caller)
 {
@@ -114,8 +133,7 @@ wait_here(uint32_t call, void *caller)
     struct timespec  pause = { 0, 1000000 };
 
     if (orders == NULL || gettid() == getpid() || !is_closed(call)
-        || !called_by_module(caller)
-        || __atomic_fetch_sub(&orders->pass, 1, __ATOMIC_SEQ_CST) > 0)
+        || !called_by_module(caller) || may_pass())
     {
         return;
     }
@@ -123,7 +141,7 @@ wait_here(uint32_t call, void *caller)
     err = errno;
     __atomic_fetch_add(&orders->held, 1, __ATOMIC_SEQ_CST);
 
-    while (is_closed(call)) {
+    while (is_closed(call) && !may_pass()) {
         nanosleep(&pause, NULL);
     }
 
