@@ -32,7 +32,8 @@ sub sparse {
 
 
 my %size = map { $_ => sparse($_, 15_000_000) }
-    qw(walk two leave all replaced appended off quit term);
+    qw(walk two leave all replaced appended off quit);
+$size{term} = sparse('term', 60_000_000);
 sparse('bad', 15_000_000, "\7\0\0");
 $t->raw_zst('rle', $t->frame(window => 1 << 20, checksum => 1, blocks =>
             [map { [rle => chr($_ & 255), 1] } 1 .. 400_000]));
@@ -182,7 +183,7 @@ ok($t->poll(sub { my @pids = $t->worker_pids();
 $t->kill('TERM', $worker);
 is(scalar(grep { my $r = $_->response('GET');
                  $r->status == 200 && $r->complete || $r->timed_out } @c), 0,
-   'TERM: none gets anything');
+   'TERM: the walk is given up');
 ok($t->poll(sub { my @pids = $t->worker_pids();
                   @pids == 1 && $pids[0] != $worker }), 'TERM: it ends');
 ok(is_small(), 'and the next one serves');
