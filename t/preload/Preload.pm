@@ -89,7 +89,8 @@ sub _leak_options {
 
     my $new = $self->{t}->run_dir() . '/leaks.supp';
     open(my $fh, '>', $new) or die "$new: $!";
-    print $fh "leak:add_to_global_resize\n$text";
+    print $fh map({ "leak:$_\n" } qw(add_to_global_resize _dl_map_object_deps)),
+        $text;
     close($fh) or die "$new: $!";
 
     return join ':', (grep { !/^suppressions=/ } @given),
