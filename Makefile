@@ -7,6 +7,7 @@
 # make fuzz    the fuzz targets, FUZZ_SECONDS each
 # make bench-replies  CPU of replies against gzip_static; BENCH="--pairs 9"
 # make bench-ranges   CPU of a far range against sendfile; BENCH likewise
+# make bench-stream   CPU of streamed bodies against a filter; BENCH="--parts"
 # make valgrind, make lint, make clean
 #
 # Missing Debian packages are installed (as root or with sudo).
@@ -47,7 +48,7 @@ LIBS       = -lzstd -lpthread -ldl
 .DELETE_ON_ERROR:
 
 .PHONY: build run test test-large asan fuzz valgrind lint clean demo
-.PHONY: bench-replies bench-ranges
+.PHONY: bench-replies bench-ranges bench-stream
 .PHONY: need-build need-run need-test need-lint need-asan need-bench
 
 build: $(MODULE)
@@ -132,6 +133,13 @@ bench-replies: need-build need-bench build
 
 bench-ranges: need-build need-bench build
 	@bench/ranges $(BENCH)
+
+build/bench/%: bench/lib/%.c | need-build
+	@mkdir -p $(@D)
+	$(CC) $(CORE_FLAGS) -O2 -o $@ $< -lzstd
+
+bench-stream: need-build need-bench build build/bench/streams
+	@bench/stream $(BENCH)
 
 lint: need-build need-lint need-test build
 	@tools/build/lint

@@ -5,6 +5,8 @@ package Bench::Files;
 #   my $files = Bench::Files->new($dir);
 #   my $name = $files->coded(4096);      # 4k.css.zst and 4k.css.gz
 #   my $name = $files->body(16384);      # b16k.css.zst, and p/b16k.css
+#   my $name = $files->sample('level 3', 64 << 20, frame => 0,
+#                             options => ['-3']);
 #   $files->settle();
 #
 # A coded file has that size to the byte (random bytes in raw blocks) and two
@@ -15,7 +17,13 @@ package Bench::Files;
 use strict;
 use warnings;
 
+use Digest::MD5 ();
+use File::Find ();
 use Time::HiRes ();
+
+my @SAMPLE_ROOTS = qw(/usr/share /usr/lib);
+my $SAMPLE_NAMES = qr/\.(?:mo|pm|py|js|txt|vim|css)$/;
+my $SAMPLE_MAX = 1 << 20;
 
 my $FRAME_BLOCK = 128 << 10;
 
@@ -78,6 +86,21 @@ sub body {
 }
 
 
+sub sample {
+    my ($self, $name, $size, %opt) = @_;
+
+    my $text = $self->plain_root . '/text';
+    _write($text, _text_of_machine($size)) unless -e $text;
+
+    $name =~ s/\W+/-/g;
+    link $text, $self->plain_root . "/$name.txt"
+        or die "link $name.txt: $!\n";
+    _compress($text, $self->coded_root . "/$name.txt.zst", $size, %opt);
+
+    return "$name.txt";
+}
+
+
 sub settle {
     my ($self) = @_;
 
@@ -124,6 +147,47 @@ sub random {
     die "/dev/urandom: $!\n" unless ($n // -1) == $size;
 
     return $data;
+}
+
+
+sub _compress {
+    my ($from, $to, $size, %opt) = @_;
+
+    my $frame = $opt{frame} || $size;
+    my @zstd = ('zstd', '-q', '-c', @{$opt{options} || []});
+    open(my $in, '<:raw', $from) or die "$from: $!\n";
+
+    while (my $n = read($in, my $bytes, $frame)) {
+        _write("$to.part", $bytes);
+        my $input = $opt{unsized} ? "cat '$to.part' | @zstd"
+                                  : "@zstd '$to.part'";
+        system("$input >>'$to'") == 0 or die "zstd failed\n";
+    }
+
+    unlink "$to.part";
+}
+
+
+# in an order that mixes them, and is the same each time
+sub _text_of_machine {
+    my ($size) = @_;
+
+    my @paths;
+    File::Find::find({ no_chdir => 1, wanted => sub {
+        push @paths, $_ if /$SAMPLE_NAMES/ && -f && !-l && -s _ <= $SAMPLE_MAX;
+    } }, @SAMPLE_ROOTS);
+
+    my %order = map { $_ => Digest::MD5::md5($_) } @paths;
+    my $text = '';
+
+    for my $path (sort { $order{$a} cmp $order{$b} } @paths) {
+        open(my $fh, '<:raw', $path) or next;
+        local $/;
+        $text .= <$fh> // '';
+        return substr($text, 0, $size) if length $text >= $size;
+    }
+
+    die 'only ' . length($text) . " bytes of text in @SAMPLE_ROOTS\n";
 }
 
 

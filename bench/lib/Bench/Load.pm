@@ -3,7 +3,10 @@ package Bench::Load;
 # What a reply costs the worker: a run of wrk between two readings of its CPU
 # time, and a plain client.
 #
-#   my $load = Bench::Load->new(server => $server, dir => ..., cpus => '1');
+#   my $load = Bench::Load->new(server => $server, dir => ...);
+#   my $cpu = $load->pin();     # the worker's, and others for wrk; undef: one
+#   $load->place();             # who runs where, as text
+#   Bench::Load::wrk();         # its version
 #   $load->expect($target, $bytes);        # verify the reply, note its length
 #   $load->cost($target, $connections, $seconds);   # microseconds of a request
 #   $load->cost(..., sub { ... });         # how many the server has worked off
@@ -17,6 +20,8 @@ use strict;
 use warnings;
 
 use IO::Socket::INET ();
+
+use Bench::Machine ();
 
 my $SCRIPT = <<'EOS';
 done = function(s, latency, requests)
@@ -40,6 +45,27 @@ sub new {
 
     return $self;
 }
+
+
+sub pin {
+    my ($self) = @_;
+
+    my ($cpu, @others) = $self->{server}->pin() or return;
+    $self->{cpus} = join ',', @others;
+
+    return $cpu;
+}
+
+
+sub place {
+    my ($self) = @_;
+
+    return $self->{cpus} ? 'worker and wrk on CPUs of their own'
+                         : 'CPUs left to the kernel';
+}
+
+
+sub wrk { return Bench::Machine::output_of('wrk -v') =~ s/ Copyright.*//r }
 
 
 sub _name {

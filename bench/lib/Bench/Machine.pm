@@ -1,14 +1,15 @@
 package Bench::Machine;
 
-# The machine: who runs where, what others do meanwhile, what it is.
+# What a run was measured on, and what else went on there.
 #
-#   Bench::Machine::pin($server, $load);    # CPUs of their own, if there are
-#                                           # two; the one of the worker
-#   Bench::Machine::others($server);        # seconds of CPU that were neither
-#                                           # this program's nor the worker's
-#   Bench::Machine::lines($server, $load, nginx => ..., dir => ...);
-#                                           # what it is, as text
-#   Bench::Machine::busy($others, $elapsed);
+#   Bench::Machine::need(qw(wrk curl));       # dies when one is missing
+#   my @cpus = Bench::Machine::cpus();        # this process may run on
+#   my $watch = Bench::Machine->watch(sub { ... });
+#                                             # ns of what is measured
+#   $watch->others();                         # "others used 3.0 % of ..."
+#   Bench::Machine::hardware();               # CPU, their number, Linux
+#   Bench::Machine::files_on($dir);           # "files on ext4"
+#   Bench::Machine::nginx($binary);           # its version
 
 use strict;
 use warnings;
@@ -16,33 +17,40 @@ use utf8;
 
 use List::Util ();
 use POSIX ();
+use Time::HiRes ();
 
 
-# the first CPU for the worker, the others for wrk
-sub pin {
-    my ($server, $load) = @_;
-
-    my @cpus = map { /^(\d+)-(\d+)$/ ? $1 .. $2 : $_ }
-        split /,/, (_allowed() // '');
-
-    return if @cpus < 2;
-
-    $server->pin($cpus[0]);
-    $load->{cpus} = join ',', @cpus[1 .. $#cpus];
-
-    return $cpus[0];
+sub need {
+    for my $name (@_) {
+        system("command -v $name >/dev/null") == 0
+            or die "$name is missing: tools/build/packages bench\n";
+    }
 }
 
 
-sub _allowed {
+sub cpus {
     open(my $fh, '<', '/proc/self/status') or return;
+    my ($list) = map { /^Cpus_allowed_list:\s+(\S+)$/ ? $1 : () } <$fh>;
 
-    return (map { /^Cpus_allowed_list:\s+(\S+)$/ ? $1 : () } <$fh>)[0];
+    return map { /^(\d+)-(\d+)$/ ? $1 .. $2 : $_ } split /,/, $list // '';
 }
 
 
-sub others {
-    my ($server) = @_;
+sub watch {
+    my ($class, $measured) = @_;
+
+    my $self = bless { measured => $measured }, $class;
+    $self->{start} = Time::HiRes::time();
+    $self->{before} = $self->_others();
+
+    return $self;
+}
+
+
+# CPU time of the machine that is neither this program's nor what it measures,
+# in seconds
+sub _others {
+    my ($self) = @_;
 
     open(my $fh, '<', '/proc/stat') or return 0;
     my (undef, $user, $nice, $system, undef, undef, $irq, $softirq)
@@ -51,11 +59,39 @@ sub others {
 
     return ($user + $nice + $system + $irq + $softirq)
            / POSIX::sysconf(POSIX::_SC_CLK_TCK()) - $own
-           - $server->cpu() / 1e9;
+           - $self->{measured}->() / 1e9;
 }
 
 
-sub _output_of {
+sub others {
+    my ($self) = @_;
+
+    my $elapsed = Time::HiRes::time() - $self->{start};
+
+    return sprintf('others used %.1f %% of one CPU meanwhile (below 0: the '
+                   . 'ticks of the total and of the processes differ)',
+                   100 * ($self->_others() - $self->{before})
+                   / ($elapsed || 1));
+}
+
+
+sub hardware {
+    open(my $fh, '<', '/proc/cpuinfo') or return 'unknown CPU';
+    my ($model) = map { /^model name\s*:\s*(.+)/ ? $1 : () } <$fh>;
+
+    return ($model // 'unknown CPU') . ', ' . output_of('nproc')
+           . ' CPUs, Linux ' . (POSIX::uname())[2];
+}
+
+
+sub files_on { return 'files on ' . output_of("stat -f -c %T $_[0]") }
+
+
+sub nginx { return output_of("$_[0] -v") =~ s/^nginx version: //r }
+
+
+# the first line
+sub output_of {
     my ($command) = @_;
 
     my $text = `$command 2>&1`;
@@ -63,32 +99,6 @@ sub _output_of {
     $text =~ s/\n.*//s;
 
     return $text;
-}
-
-
-sub lines {
-    my ($server, $load, %opt) = @_;
-
-    my ($model) = map { /^model name\s*:\s*(.+)/ ? $1 : () }
-        split /\n/, `cat /proc/cpuinfo`;
-    my $wrk = _output_of('wrk -v') =~ s/ Copyright.*//r;
-
-    return (
-        ($model // 'unknown CPU') . ', ' . _output_of('nproc') . ' CPUs, Linux '
-            . (POSIX::uname())[2],
-        _output_of("$opt{nginx} -v") =~ s/^nginx version: //r
-            . ", $wrk, files on " . _output_of("stat -f -c %T $opt{dir}"),
-        ($load->{cpus} ? 'worker and wrk on CPUs of their own'
-                       : 'CPUs left to the kernel'));
-}
-
-
-sub busy {
-    my ($others, $elapsed) = @_;
-
-    return sprintf('others used %.1f %% of one CPU meanwhile (below 0: the '
-                   . 'ticks of the total and of the processes differ)',
-                   100 * $others / ($elapsed || 1));
 }
 
 

@@ -5,13 +5,18 @@ package Bench::Server;
 #
 #   my $s = Bench::Server->new(nginx => ..., module => ..., dir => ...,
 #                              coded => $root, plain => $root);
+#                              # main => text, http => text: more of nginx.conf
+#                              # blocks => {name => [root, text, with TLS]}:
+#                              # in place of those in _blocks()
 #   $s->start();
 #   $s->url('staged-auto', 'a.css');    # server blocks: see _blocks()
 #   $s->status();                       # zstd_mmap_status as data
 #   $s->cpu();                          # ns of the worker, when it rests
-#   $s->pin($cpu);
+#   my @cpus = $s->pin();               # those that there are, the worker on
+#                                       # the first; none: only one there
 #   $s->syscalls(sub { ... });          # {name => calls} of the worker
 #   $s->stop();
+#   $s->stop_clean();                   # dies after a fault
 
 use strict;
 use warnings;
@@ -21,11 +26,15 @@ use JSON::PP ();
 use POSIX ();
 use Time::HiRes ();
 
+use Bench::Machine ();
+
 our $ZONE    = 'bench';
 our $ZONE_MB = 64;
 our $BUFFERS_MB = 32;
 
 my $STAGE = "zstd_mmap_stage $ZONE max=32m min_uses=1;";
+my $HTTP = "zstd_mmap_zone $ZONE:${ZONE_MB}m hugepages=auto; "
+           . "zstd_mmap_buffers ${BUFFERS_MB}m hugepages=auto;";
 my $DEADLINE = 20;
 
 
@@ -47,8 +56,6 @@ sub _blocks {
         decoded     => [$coded, "zstd_mmap on; $STAGE"],
         return      => [$plain, 'location / { return 200 "' . 'x' x 160
                                 . '"; }'],
-        status      => [$plain, 'location = /status '
-                                . '{ zstd_mmap_status json; }'],
         'tls-gzip'  => [$coded, 'gzip_static on;', 1],
         'tls-staged-auto' => [$coded, "zstd_mmap on; $STAGE", 1],
     );
@@ -80,7 +87,9 @@ sub worker { return $_[0]{worker} }
 sub start {
     my ($self) = @_;
 
-    $self->{blocks} = $self->_blocks();
+    $self->{blocks} //= $self->_blocks();
+    $self->{blocks}{status} = [$self->{plain}, 'location = /status '
+                               . '{ zstd_mmap_status json; }'];
     $self->_certificate();
 
     # a port can be lost between the probe and nginx
@@ -137,6 +146,8 @@ sub _conf {
     my $dir = $self->{dir};
     my $user = $> == 0 ? 'user www-data;' : '';
     my $load = $self->{module} eq '' ? '' : "load_module $self->{module};";
+    my $main = $self->{main} // '';
+    my $http = $self->{http} // $HTTP;
 
     return <<"EOF" . join('', map { $self->_server($_) }
 daemon off;
@@ -145,6 +156,7 @@ worker_processes 1;
 pid $dir/nginx.pid;
 error_log $dir/error.log warn;
 $load
+$main
 
 events {
 }
@@ -169,8 +181,7 @@ http {
     ssl_certificate $dir/cert.pem;
     ssl_certificate_key $dir/key.pem;
 
-    zstd_mmap_zone $ZONE:${ZONE_MB}m hugepages=auto;
-    zstd_mmap_buffers ${BUFFERS_MB}m hugepages=auto;
+    $http
 EOF
         sort keys %{$self->{blocks}}) . "}\n";
 }
@@ -283,10 +294,16 @@ sub _run_time {
 
 
 sub pin {
-    my ($self, $cpu) = @_;
+    my ($self) = @_;
 
-    system("taskset -cp $cpu $self->{worker} >'$self->{dir}/taskset.log'")
+    my @cpus = Bench::Machine::cpus();
+
+    return if @cpus < 2;
+
+    system("taskset -cp $cpus[0] $self->{worker} >'$self->{dir}/taskset.log'")
         == 0 or die "taskset failed\n";
+
+    return @cpus;
 }
 
 
@@ -369,6 +386,18 @@ sub stop {
     waitpid($master, 0);
 
     return 0;
+}
+
+
+# dies when nginx had a fault, or did not end in time
+sub stop_clean {
+    my ($self) = @_;
+
+    $self->stop() or die "nginx did not end in time\n";
+
+    my @faults = grep { /\[(?:crit|alert|emerg)\]|Sanitizer|runtime error/ }
+        split /\n/, $self->log();
+    die join("\n", 'nginx says:', @faults) . "\n" if @faults;
 }
 
 
