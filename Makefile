@@ -8,6 +8,7 @@
 # make bench-replies  CPU of replies against gzip_static; BENCH="--pairs 9"
 # make bench-ranges   CPU of a far range against sendfile; BENCH likewise
 # make bench-stream   CPU of streamed bodies against a filter; BENCH="--parts"
+# make bench-latency  small replies beside cold decodes
 # make valgrind, make lint, make clean
 #
 # Missing Debian packages are installed (as root or with sudo).
@@ -48,7 +49,7 @@ LIBS       = -lzstd -lpthread -ldl
 .DELETE_ON_ERROR:
 
 .PHONY: build run test test-large asan fuzz valgrind lint clean demo
-.PHONY: bench-replies bench-ranges bench-stream
+.PHONY: bench-replies bench-ranges bench-stream bench-latency
 .PHONY: need-build need-run need-test need-lint need-asan need-bench
 
 build: $(MODULE)
@@ -134,12 +135,15 @@ bench-replies: need-build need-bench build
 bench-ranges: need-build need-bench build
 	@bench/ranges $(BENCH)
 
-build/bench/%: bench/lib/%.c | need-build
+build/bench/%: bench/lib/%.c bench/lib/client.c bench/lib/client.h | need-build
 	@mkdir -p $(@D)
-	$(CC) $(CORE_FLAGS) -O2 -o $@ $< -lzstd
+	$(CC) $(CORE_FLAGS) -O2 -o $@ $< bench/lib/client.c $(LIBS)
 
 bench-stream: need-build need-bench build build/bench/streams
 	@bench/stream $(BENCH)
+
+bench-latency: need-build need-bench build build/bench/latency
+	@bench/latency $(BENCH)
 
 lint: need-build need-lint need-test build
 	@tools/build/lint

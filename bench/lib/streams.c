@@ -28,8 +28,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,15 +37,16 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <unistd.h>
 
 #include <zstd.h>
 
+#include "client.h"
 
-#define OUT_SIZE     (128 * 1024)
-#define IN_SIZE      (64 * 1024)
-#define READER_SIZE  (256 * 1024)
-#define HEAD_SIZE    4096
+
+#define OUT_SIZE  (128 * 1024)
+#define IN_SIZE   (64 * 1024)
 
 
 typedef struct {
@@ -63,67 +62,6 @@ typedef struct {
 
 
 typedef uint64_t (*streams_body_pt)(streams_t *s);
-
-
-static void
-die(const char *format, ...)
-{
-    va_list  args;
-
-    va_start(args, format);
-    (void) vfprintf(stderr, format, args);
-    va_end(args);
-
-    (void) fputc('\n', stderr);
-    exit(1);
-}
-
-
-static size_t
-number(const char *text)
-{
-    char                *end;
-    unsigned long long   n;
-
-    n = strtoull(text, &end, 10);
-
-    if (*text < '0' || *text > '9' || *end != '\0' || n == 0
-        || n > (unsigned long long) 1 << 40)
-    {
-        die("not a number: %s", text);
-    }
-
-    return (size_t) n;
-}
-
-
-/* which: 0 is the writer, 1 the reader */
-
-static void
-pin(int which)
-{
-    int          cpu[2];
-    cpu_set_t    set;
-    const char  *text;
-
-    text = getenv("CPUS");
-    if (text == NULL) {
-        return;
-    }
-
-    if (sscanf(text, "%d,%d", &cpu[0], &cpu[1]) != 2
-        || cpu[which] < 0 || cpu[which] >= CPU_SETSIZE)
-    {
-        die("CPUS: two numbers, not %s", text);
-    }
-
-    CPU_ZERO(&set);
-    CPU_SET((size_t) cpu[which], &set);
-
-    if (sched_setaffinity(0, sizeof(set), &set) == -1) {
-        die("sched_setaffinity: %s", strerror(errno));
-    }
-}
 
 
 static uint64_t
@@ -199,26 +137,6 @@ make_context(streams_t *s)
                                                27)))
     {
         die("no context");
-    }
-}
-
-
-static void
-write_all(int fd, const char *p, size_t size)
-{
-    ssize_t  n;
-
-    while (size) {
-        n = write(fd, p, size);
-
-        if (n == -1 && errno != EINTR) {
-            die("write: %s", strerror(errno));
-        }
-
-        if (n > 0) {
-            p += n;
-            size -= (size_t) n;
-        }
     }
 }
 
@@ -411,54 +329,10 @@ listener(struct sockaddr_in *addr)
 }
 
 
-static int
-connect_to(const struct sockaddr_in *addr)
-{
-    int  fd;
-
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd == -1
-        || connect(fd, (const struct sockaddr *) addr, sizeof(*addr)) == -1)
-    {
-        die("connect: %s", strerror(errno));
-    }
-
-    return fd;
-}
-
-
-/* up to size bytes, or up to the end */
-
-static uint64_t
-discard(int fd, uint64_t size)
-{
-    size_t       room;
-    ssize_t      n;
-    uint64_t     got;
-    static char  buffer[READER_SIZE];
-
-    for (got = 0; got < size; got += (uint64_t) n) {
-        room = size - got < sizeof(buffer) ? (size_t) (size - got)
-                                           : sizeof(buffer);
-        n = read(fd, buffer, room);
-        if (n == -1) {
-            die("read: %s", strerror(errno));
-        }
-
-        if (n == 0) {
-            break;
-        }
-    }
-
-    return got;
-}
-
-
 static pid_t
 start_reader(int *fd)
 {
-    int                 server;
+    int                 one, server;
     pid_t               pid;
     struct sockaddr_in  addr;
 
@@ -472,7 +346,7 @@ start_reader(int *fd)
     if (pid == 0) {
         pin(1);
         (void) close(server);
-        (void) discard(connect_to(&addr), UINT64_MAX);
+        (void) discard(connect_to(ntohs(addr.sin_port)), UINT64_MAX);
         _exit(0);
     }
 
@@ -480,6 +354,10 @@ start_reader(int *fd)
     if (*fd == -1) {
         die("accept: %s", strerror(errno));
     }
+
+    /* as nginx sets it for connections that are kept alive */
+    one = 1;
+    (void) setsockopt(*fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 
     (void) close(server);
 
@@ -525,71 +403,16 @@ measure_sent(streams_t *s, streams_body_pt body, size_t count)
 }
 
 
-/* the client of an HTTP server */
-
-static uint64_t
-read_head(int fd, char *head)
-{
-    char     *end, *field;
-    size_t    size;
-    ssize_t   n;
-
-    for (size = 0; ; size += (size_t) n) {
-        head[size] = '\0';
-
-        end = strstr(head, "\r\n\r\n");
-        if (end) {
-            break;
-        }
-
-        n = read(fd, head + size, HEAD_SIZE - 1 - size);
-        if (n <= 0) {
-            die("no head of a reply");
-        }
-    }
-
-    field = strcasestr(head, "\r\nContent-Length: ");
-
-    if (strncmp(head, "HTTP/1.1 200 ", 13) != 0 || field == NULL
-        || field > end)
-    {
-        die("not a reply that can be used: %.*s", (int) (end - head), head);
-    }
-
-    return strtoull(field + 18, NULL, 10) - (size - (size_t) (end + 4 - head));
-}
-
-
 static void
 fetch(const char *port, const char *path, size_t count)
 {
-    int                 fd, len;
-    char                request[HEAD_SIZE], head[HEAD_SIZE];
-    size_t              i;
-    uint64_t            left;
-    struct sockaddr_in  addr;
-
-    memset(&addr, 0, sizeof(addr));
-    addr.sin_family = AF_INET;
-    addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    addr.sin_port = htons((uint16_t) number(port));
-
-    len = snprintf(request, sizeof(request),
-                   "GET /%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", path);
-    if (len < 0 || (size_t) len >= sizeof(request)) {
-        die("the path is too long");
-    }
+    int  fd;
 
     pin(1);
-    fd = connect_to(&addr);
+    fd = connect_to((uint16_t) number(port));
 
-    for (i = 0; i < count; i++) {
-        write_all(fd, request, (size_t) len);
-        left = read_head(fd, head);
-
-        if (discard(fd, left) != left) {
-            die("a reply is too short");
-        }
+    while (count--) {
+        (void) get(fd, path, "");
     }
 }
 

@@ -11,9 +11,11 @@ package Bench::Server;
 #   $s->start();
 #   $s->url('staged-auto', 'a.css');    # server blocks: see _blocks()
 #   $s->status();                       # zstd_mmap_status as data
-#   $s->cpu();                          # ns of the worker, when it rests
-#   my @cpus = $s->pin();               # those that there are, the worker on
-#                                       # the first; none: only one there
+#   $s->cpu();                          # ns of the worker and its threads,
+#                                       # when they rest
+#   my @cpus = $s->pin();               # those that there are, the worker and
+#                                       # its threads on the first; none: only
+#                                       # one there
 #   $s->syscalls(sub { ... });          # {name => calls} of the worker
 #   $s->stop();
 #   $s->stop_clean();                   # dies after a fault
@@ -284,12 +286,15 @@ sub cpu {
 sub _run_time {
     my ($pid) = @_;
 
-    my $path = "/proc/$pid/schedstat";
-    open(my $fh, '<', $path) or die "$path: $!\n";
-    my ($ns) = split ' ', <$fh> // '';
-    die "$path is empty\n" unless $ns;
+    my $sum = 0;
 
-    return $ns;
+    for my $path (glob "/proc/$pid/task/*/schedstat") {
+        open(my $fh, '<', $path) or die "$path: $!\n";
+        my ($ns) = split ' ', <$fh> // '';
+        $sum += $ns // 0;
+    }
+
+    return $sum || die "process $pid has no run time\n";
 }
 
 
@@ -300,7 +305,7 @@ sub pin {
 
     return if @cpus < 2;
 
-    system("taskset -cp $cpus[0] $self->{worker} >'$self->{dir}/taskset.log'")
+    system("taskset -acp $cpus[0] $self->{worker} >'$self->{dir}/taskset.log'")
         == 0 or die "taskset failed\n";
 
     return @cpus;
