@@ -109,17 +109,18 @@ build/fuzz/%-fuzz: t/fuzz/%.c $(FUZZ_HDRS) $(CORE_SRCS) | need-test
 	$(FUZZ_CC) $(CORE_FLAGS) -fsanitize=fuzzer $(SAN_FLAGS) -I t/fuzz \
 	    -o $@ $< $(CORE_SRCS) $(LIBS)
 
+BENCHES = build/bench/streams build/bench/latency
 REPLAYS = $(FUZZERS:%=build/fuzz/%-replay)
 
 test: need-build need-test need-run need-bench build demo build/core/libzmap.a \
-      $(UNITS:%=build/unit/%) $(REPLAYS)
+      $(UNITS:%=build/unit/%) $(REPLAYS) $(BENCHES)
 	@exec env JOBS=$(JOBS) tools/build/prove build/unit $(TESTS)
 
 test-large: need-build need-test build
 	@exec env JOBS=1 tools/build/prove --only $(or $(TESTS),t/large/*.t)
 
 asan: need-build need-test need-run need-bench need-asan demo \
-      $(UNITS:%=build/asan/unit/%) $(REPLAYS)
+      $(UNITS:%=build/asan/unit/%) $(REPLAYS) $(BENCHES)
 	@tools/build/asan-nginx
 	@exec env JOBS=$(JOBS) tools/build/prove --asan build/asan/unit $(TESTS)
 
