@@ -5,45 +5,16 @@
 use strict;
 use warnings;
 
-use File::Temp ();
 use Test::More;
+
+use lib 't/lib';
+use Test::Zmap::Bench;
 
 my $spread = qr/([\d.]+) \([\d.]+\x{2013}[\d.]+\)/;
 
 Test::More->builder->plan(tests => 12);
 
-my $dir = File::Temp::tempdir('zmap-test-XXXXXX', TMPDIR => 1, CLEANUP => 1);
-chmod 0755, $dir;
-my @under_test = map {
-    my $file = $ENV{'TEST_NGINX_' . ($_ eq 'nginx' ? 'BINARY' : 'MODULE')};
-    defined $file ? ("--$_", $file) : ();
-} qw(nginx module);
-
-
-sub bench {
-    my (@arguments) = @_;
-
-    my $pid = open(my $fh, '-|') // die "fork: $!";
-    if ($pid == 0) {
-        open(STDERR, '>', "$dir/messages");
-        exec 'bench/replies', '--dir', $dir, @arguments or die "exec: $!";
-    }
-    binmode($fh, ':encoding(UTF-8)');
-    my $text = do { local $/; <$fh> // '' };
-    close($fh);
-
-    return ($? >> 8, $text);
-}
-
-
-sub read_file {
-    my ($path) = @_;
-
-    open(my $fh, '<:encoding(UTF-8)', $path) or die "$path: $!";
-    local $/;
-
-    return <$fh> // '';
-}
+my $bench = Test::Zmap::Bench->new();
 
 
 # [peer, module, ratio, ...] of a row of a section
@@ -69,12 +40,12 @@ sub is_row {
 }
 
 
-my ($code, $text) = bench(@under_test, '--pairs', 1, '--seconds', 1,
+my ($code, $text) = $bench->run('replies', '--pairs', 1, '--seconds', 1,
     '--connections', 2, '--only', 'staged:4k,decoded:16k,calls:4k',
-    '--markdown', "$dir/tables.md");
+    '--markdown', $bench->path('tables.md'));
 
-is($code, 0, 'exit code') or diag(read_file("$dir/messages"));
-is(read_file("$dir/tables.md"), $text, 'the file has the tables, too');
+is($code, 0, 'exit code') or diag($bench->messages);
+is($bench->content('tables.md'), $text, 'the file has the tables, too');
 
 my $staged = cells($text, 'Staged frames', '4 KB');
 is_row($staged, 'staged frames');
@@ -90,14 +61,13 @@ $traced = qr/^(?:\Q$traced\E|not counted: .*)$/ if $> != 0;
 like($calls // '', ref $traced ? $traced : qr/^\Q$traced\E$/,
      'system calls of a staged reply');
 
-is_deeply([glob "$dir/zmap-bench-*"], [], 'nothing is left behind');
+is_deeply($bench->left, [], 'nothing is left behind');
 
-($code, $text) = bench(@under_test, '--only', 'staged:5k');
+($code, $text) = $bench->run('replies', '--only', 'staged:5k');
 isnt($code, 0, 'an unknown row: exit code');
-like(read_file("$dir/messages"), qr/no such rows: staged:5k/,
-     'an unknown row: message');
+like($bench->messages, qr/no such rows: staged:5k/, 'an unknown row: message');
 
-($code, $text) = bench('--nginx', '/bin/false', '--only', 'staged:4k');
+($code, $text) = $bench->run('replies', '--nginx', '/bin/false',
+                             '--only', 'staged:4k');
 isnt($code, 0, 'nginx does not start: exit code');
-is_deeply([glob "$dir/zmap-bench-*"], [],
-          'nginx does not start: nothing is left behind');
+is_deeply($bench->left, [], 'nginx does not start: nothing is left behind');
