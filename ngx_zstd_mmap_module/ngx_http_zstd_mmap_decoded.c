@@ -50,13 +50,14 @@ static ngx_int_t ngx_http_zstd_mmap_send_ranged_header(
 static void ngx_http_zstd_mmap_count_decoded(off_t n, ngx_uint_t kept);
 static ngx_uint_t ngx_http_zstd_mmap_has_room(ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_take_room(ngx_http_zstd_mmap_ctx_t *ctx);
+static uint64_t ngx_http_zstd_mmap_stream_room(ngx_http_zstd_mmap_ctx_t *ctx);
+static ngx_uint_t ngx_http_zstd_mmap_takes_frames(
+    ngx_http_zstd_mmap_ctx_t *ctx);
 static uint64_t ngx_http_zstd_mmap_stream_window(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_send_without_room(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static ngx_int_t ngx_http_zstd_mmap_begin_stream(
-    ngx_http_zstd_mmap_ctx_t *ctx);
-static ngx_uint_t ngx_http_zstd_mmap_takes_frames(
     ngx_http_zstd_mmap_ctx_t *ctx);
 static zmap_rc_e ngx_http_zstd_mmap_open_source(
     ngx_http_zstd_mmap_ctx_t *ctx);
@@ -302,37 +303,43 @@ ngx_http_zstd_mmap_stream_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
 static ngx_uint_t
 ngx_http_zstd_mmap_has_room(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    ngx_http_zstd_mmap_loc_conf_t   *zlcf;
+    uint64_t                         room, streams;
     ngx_http_zstd_mmap_main_conf_t  *zmcf;
 
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
     zmcf = ngx_http_get_module_main_conf(ctx->request,
                                          ngx_http_zstd_mmap_module);
 
-    /* the configuration made sure of the pieces */
+    streams = zmcf->streams;
+    room = ngx_http_zstd_mmap_stream_room(ctx);
 
-    return ngx_http_zstd_mmap_stream_window(ctx)
-           <= (uint64_t) (zmcf->streams
-                          - NGX_HTTP_ZSTD_MMAP_PIECES * zlcf->chunk);
+    return room <= streams
+           && ngx_http_zstd_mmap_stream_window(ctx) <= streams - room;
 }
 
 
 static ngx_int_t
 ngx_http_zstd_mmap_take_room(ngx_http_zstd_mmap_ctx_t *ctx)
 {
-    ngx_http_zstd_mmap_loc_conf_t   *zlcf;
     ngx_http_zstd_mmap_main_conf_t  *zmcf;
 
-    zlcf = ngx_http_get_module_loc_conf(ctx->request,
-                                        ngx_http_zstd_mmap_module);
     zmcf = ngx_http_get_module_main_conf(ctx->request,
                                          ngx_http_zstd_mmap_module);
 
     return ngx_http_zstd_mmap_charge_stream(ctx,
-                                   ngx_http_zstd_mmap_stream_window(ctx),
-                                   NGX_HTTP_ZSTD_MMAP_PIECES * zlcf->chunk,
-                                   zmcf->streams);
+                                       ngx_http_zstd_mmap_stream_window(ctx),
+                                       ngx_http_zstd_mmap_stream_room(ctx),
+                                       zmcf->streams);
+}
+
+
+static uint64_t
+ngx_http_zstd_mmap_stream_room(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    if (ngx_http_zstd_mmap_takes_frames(ctx)) {
+        return ctx->file->walk.frames.largest;
+    }
+
+    return NGX_HTTP_ZSTD_MMAP_PIECES * ctx->input.conf->chunk;
 }
 
 
@@ -346,6 +353,40 @@ ngx_http_zstd_mmap_stream_window(ngx_http_zstd_mmap_ctx_t *ctx)
     window = ctx->file->walk.frames.window;
 
     return (ctx->size == -1) ? window : ngx_min(window, (uint64_t) ctx->size);
+}
+
+
+/*
+ * A range lies in a frame or two as a rule.  Decoded whole, into one piece, a
+ * frame needs no window and no copy out of it; but in fresh memory it would
+ * cost more than that.
+ */
+
+static ngx_uint_t
+ngx_http_zstd_mmap_takes_frames(ngx_http_zstd_mmap_ctx_t *ctx)
+{
+    zmap_frames_t                   *frames;
+    ngx_http_zstd_mmap_loc_conf_t   *zlcf;
+    ngx_http_zstd_mmap_main_conf_t  *zmcf;
+
+    zlcf = ctx->input.conf;
+    frames = &ctx->file->walk.frames;
+
+    if (ctx->request->headers_in.range == NULL
+        || ctx->size == -1
+        || (!frames->sized && !frames->tabled)
+        || frames->index == NULL
+        || zlcf->input != NGX_HTTP_ZSTD_MMAP_INPUT_MAP)
+    {
+        return 0;
+    }
+
+    zmcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_zstd_mmap_module);
+
+    return frames->largest > (uint64_t) zlcf->chunk
+           && frames->largest <= (uint64_t) zmcf->buffers_max
+           && ngx_http_zstd_mmap_has_buffers(ctx->worker, frames->largest);
 }
 
 
@@ -391,13 +432,9 @@ ngx_http_zstd_mmap_begin_stream(ngx_http_zstd_mmap_ctx_t *ctx)
         return ngx_http_zstd_mmap_refuse(ctx, zrc);
     }
 
-    room = ctx->input.conf->chunk;
-    pieces = NGX_HTTP_ZSTD_MMAP_PIECES;
-
-    if (ngx_http_zstd_mmap_takes_frames(ctx)) {
-        room = ctx->file->walk.frames.largest;
-        pieces = 1;
-    }
+    pieces = ngx_http_zstd_mmap_takes_frames(ctx) ? 1
+                                                 : NGX_HTTP_ZSTD_MMAP_PIECES;
+    room = ngx_http_zstd_mmap_stream_room(ctx) / pieces;
 
     stream = ngx_http_zstd_mmap_create_stream(ctx,
                                               ngx_http_zstd_mmap_decode_piece,
@@ -422,42 +459,6 @@ ngx_http_zstd_mmap_begin_stream(ngx_http_zstd_mmap_ctx_t *ctx)
     ngx_http_zstd_mmap_seek_decoded(ctx);
 
     return ngx_http_zstd_mmap_start_stream(stream, ctx->pos);
-}
-
-
-/*
- * A range lies in a frame or two as a rule.  Decoded whole, into one piece, a
- * frame needs no window and no copy out of it: so the piece may have that room,
- * and that of two chunks, which are charged.
- */
-
-static ngx_uint_t
-ngx_http_zstd_mmap_takes_frames(ngx_http_zstd_mmap_ctx_t *ctx)
-{
-    off_t                            chunk;
-    zmap_frames_t                   *frames;
-    ngx_http_zstd_mmap_main_conf_t  *zmcf;
-
-    frames = &ctx->file->walk.frames;
-
-    if (ctx->request->headers_in.range == NULL
-        || ctx->size == -1
-        || (!frames->sized && !frames->tabled)
-        || frames->index == NULL
-        || ngx_http_zstd_mmap_get_source(ctx->source)
-           == NGX_HTTP_ZSTD_MMAP_SOURCE_READ)
-    {
-        return 0;
-    }
-
-    chunk = ctx->input.conf->chunk;
-    zmcf = ngx_http_get_module_main_conf(ctx->request,
-                                         ngx_http_zstd_mmap_module);
-
-    return frames->largest > (uint64_t) chunk
-           && frames->largest <= (uint64_t) zmcf->buffers_max
-           && frames->largest <= ngx_http_zstd_mmap_stream_window(ctx)
-                                 + NGX_HTTP_ZSTD_MMAP_PIECES * chunk;
 }
 
 
@@ -634,14 +635,14 @@ ngx_http_zstd_mmap_set_step(ngx_http_zstd_mmap_ctx_t *ctx,
 /*
  * A range needs nothing behind it; the end of a body needs room to be found,
  * since empty frames may follow.  The frame that the range ends in is decoded
- * to its end where there is room: libzstd then decodes it right into the piece,
- * and compares the checksum.
+ * to its end where there is room and most of it is wanted: libzstd then decodes
+ * it right into the piece, and compares the checksum.
  */
 
 static size_t
 ngx_http_zstd_mmap_step_room(ngx_http_zstd_mmap_ctx_t *ctx, size_t room)
 {
-    uint64_t  end;
+    uint64_t  end, wanted;
 
     if (ctx->end == -1 || ctx->end == ctx->size) {
         return room;
@@ -649,7 +650,9 @@ ngx_http_zstd_mmap_step_room(ngx_http_zstd_mmap_ctx_t *ctx, size_t room)
 
     end = zmap_range_end(&ctx->file->walk.frames, ctx->end);
 
-    if (end - ctx->pos > room) {
+    wanted = ctx->end - ctx->pos;
+
+    if (end - ctx->pos > room || end - ctx->end > wanted) {
         end = ctx->end;
     }
 

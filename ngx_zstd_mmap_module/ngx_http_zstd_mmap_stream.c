@@ -201,12 +201,7 @@ ngx_http_zstd_mmap_alloc_pieces(ngx_http_zstd_mmap_ctx_t *ctx, size_t size)
 {
     ngx_pool_t  *pool;
 
-    /* slow streams leave half of the buffers to bodies that fit into one */
-
-    if (ctx->worker->bodies
-        && ctx->worker->streaming
-           < zmap_pool_size(ctx->worker->buffers) / 2)
-    {
+    if (ngx_http_zstd_mmap_has_buffers(ctx->worker, size)) {
         ctx->pieces = zmap_bodies_alloc(ctx->worker->bodies, size);
         if (ctx->pieces) {
             ctx->worker->streaming += ctx->pieces->size;

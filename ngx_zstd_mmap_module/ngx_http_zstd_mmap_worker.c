@@ -195,6 +195,22 @@ ngx_http_zstd_mmap_get_window(ngx_http_zstd_mmap_worker_t *worker,
 }
 
 
+ngx_uint_t
+ngx_http_zstd_mmap_has_buffers(ngx_http_zstd_mmap_worker_t *worker,
+    size_t size)
+{
+    size_t  room;
+
+    if (worker->bodies == NULL) {
+        return 0;
+    }
+
+    room = zmap_pool_size(worker->buffers) / 2;
+
+    return worker->streaming <= room && size <= room - worker->streaming;
+}
+
+
 void
 ngx_http_zstd_mmap_show_worker(ngx_http_zstd_mmap_worker_t *worker)
 {

@@ -58,6 +58,13 @@ zmap_window_t *ngx_http_zstd_mmap_get_window(
     ngx_http_zstd_mmap_worker_t *worker, size_t size, ngx_uint_t huge,
     ngx_log_t *log);
 
+/*
+ * Nonzero when pieces of streams may take so many bytes more of the buffers:
+ * slow ones leave half of them to bodies that fit into one.
+ */
+ngx_uint_t ngx_http_zstd_mmap_has_buffers(ngx_http_zstd_mmap_worker_t *worker,
+    size_t size);
+
 /* puts what the worker holds into the gauges of the status */
 void ngx_http_zstd_mmap_show_worker(ngx_http_zstd_mmap_worker_t *worker);
 
