@@ -7,6 +7,8 @@
 #include "ngx_http_zstd_mmap_ctx.h"
 
 
+static ngx_pool_cleanup_t *ngx_http_zstd_mmap_next_ctx(ngx_http_request_t *r,
+    ngx_pool_cleanup_t *cln);
 static void ngx_http_zstd_mmap_leave_steps(ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_cleanup_ctx(void *data);
 
@@ -37,25 +39,11 @@ ngx_http_zstd_mmap_create_ctx(ngx_http_request_t *r)
 ngx_http_zstd_mmap_ctx_t *
 ngx_http_zstd_mmap_find_ctx(ngx_http_request_t *r)
 {
-    ngx_pool_cleanup_t        *cln;
-    ngx_http_zstd_mmap_ctx_t  *ctx;
+    ngx_pool_cleanup_t  *cln;
 
-    /* subrequests share the pool of the main request */
+    cln = ngx_http_zstd_mmap_next_ctx(r, r->pool->cleanup);
 
-    for (cln = r->pool->cleanup; cln; cln = cln->next) {
-
-        if (cln->handler != ngx_http_zstd_mmap_cleanup_ctx) {
-            continue;
-        }
-
-        ctx = cln->data;
-
-        if (ctx->request == r) {
-            return ctx;
-        }
-    }
-
-    return NULL;
+    return cln ? cln->data : NULL;
 }
 
 
@@ -65,7 +53,29 @@ ngx_http_zstd_mmap_was_limited(ngx_http_request_t *r)
     ngx_pool_cleanup_t        *cln;
     ngx_http_zstd_mmap_ctx_t  *ctx;
 
-    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+    for (cln = ngx_http_zstd_mmap_next_ctx(r, r->pool->cleanup);
+         cln;
+         cln = ngx_http_zstd_mmap_next_ctx(r, cln->next))
+    {
+        ctx = cln->data;
+
+        if (ctx->limited) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* subrequests share the pool of the main request */
+
+static ngx_pool_cleanup_t *
+ngx_http_zstd_mmap_next_ctx(ngx_http_request_t *r, ngx_pool_cleanup_t *cln)
+{
+    ngx_http_zstd_mmap_ctx_t  *ctx;
+
+    for ( /* void */ ; cln; cln = cln->next) {
 
         if (cln->handler != ngx_http_zstd_mmap_cleanup_ctx) {
             continue;
@@ -73,12 +83,12 @@ ngx_http_zstd_mmap_was_limited(ngx_http_request_t *r)
 
         ctx = cln->data;
 
-        if (ctx->request == r && ctx->limited) {
-            return 1;
+        if (ctx->request == r) {
+            return cln;
         }
     }
 
-    return 0;
+    return NULL;
 }
 
 
