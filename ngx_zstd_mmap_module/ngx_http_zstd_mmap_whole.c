@@ -10,9 +10,10 @@
 
 
 static ngx_uint_t ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx,
-    zmap_body_e kind);
+    zmap_body_e kind, off_t size);
 static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_filler(
-    ngx_http_zstd_mmap_ctx_t *ctx, const ngx_http_zstd_mmap_whole_t *whole);
+    ngx_http_zstd_mmap_ctx_t *ctx, const ngx_http_zstd_mmap_whole_t *whole,
+    off_t size);
 static ngx_int_t ngx_http_zstd_mmap_reserve_body(
     ngx_http_zstd_mmap_ctx_t *ctx, off_t size);
 static zmap_rc_e ngx_http_zstd_mmap_fill_body(ngx_http_zstd_mmap_ctx_t *ctx,
@@ -36,9 +37,9 @@ ngx_http_zstd_mmap_send_whole(ngx_http_zstd_mmap_ctx_t *ctx,
 
     job = NULL;
 
-    if (!ngx_http_zstd_mmap_find_body(ctx, whole->kind)) {
+    if (!ngx_http_zstd_mmap_find_body(ctx, whole->kind, size)) {
 
-        job = ngx_http_zstd_mmap_find_filler(ctx, whole);
+        job = ngx_http_zstd_mmap_find_filler(ctx, whole, size);
 
         if (job == NULL && ngx_http_zstd_mmap_reserve_body(ctx, size) != NGX_OK)
         {
@@ -106,8 +107,15 @@ ngx_http_zstd_mmap_send_rest(ngx_http_zstd_mmap_ctx_t *ctx,
 }
 
 
+/*
+ * The size of a body belongs to the object of the file, its bytes to the
+ * version: one object may have learnt what another believes of a seek table.
+ * Where they differ, decoding finds out who is right.
+ */
+
 static ngx_uint_t
-ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx, zmap_body_e kind)
+ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx, zmap_body_e kind,
+    off_t size)
 {
     if (ctx->filled) {
         return 1;
@@ -123,6 +131,11 @@ ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx, zmap_body_e kind)
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: kept body %p, kind:%d", ctx->body, kind);
 
+    if (ctx->body && (off_t) ctx->body->size != size) {
+        zmap_bodies_release(ctx->worker->bodies, ctx->body);
+        ctx->body = NULL;
+    }
+
     ctx->filled = ctx->body ? 1 : 0;
     ctx->shared = ctx->filled;
 
@@ -134,14 +147,17 @@ ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx, zmap_body_e kind)
 
 static ngx_http_zstd_mmap_job_t *
 ngx_http_zstd_mmap_find_filler(ngx_http_zstd_mmap_ctx_t *ctx,
-    const ngx_http_zstd_mmap_whole_t *whole)
+    const ngx_http_zstd_mmap_whole_t *whole, off_t size)
 {
+    ngx_http_zstd_mmap_job_t  *job;
+
     if (whole->run == NULL || !ngx_http_zstd_mmap_can_wait(ctx->request)) {
         return NULL;
     }
 
-    return ngx_http_zstd_mmap_find_version_job(&ctx->file->version,
-                                               whole->run);
+    job = ngx_http_zstd_mmap_find_version_job(&ctx->file->version, whole->run);
+
+    return (job && (off_t) job->body->size == size) ? job : NULL;
 }
 
 
