@@ -56,7 +56,8 @@ static zmap_rc_e ngx_http_zstd_mmap_run_look(ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_end_look(ngx_http_zstd_mmap_job_t *job);
 static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_create_probe(
     ngx_http_zstd_mmap_ctx_t *ctx);
-static ngx_int_t ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job);
+static ngx_int_t ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job,
+    ngx_uint_t tabled);
 static zmap_rc_e ngx_http_zstd_mmap_run_probe(ngx_http_zstd_mmap_job_t *job);
 static void ngx_http_zstd_mmap_end_probe(ngx_http_zstd_mmap_job_t *job);
 
@@ -418,7 +419,7 @@ ngx_http_zstd_mmap_create_probe(ngx_http_zstd_mmap_ctx_t *ctx)
         return NULL;
     }
 
-    if (ngx_http_zstd_mmap_open_probe(job) != NGX_OK) {
+    if (ngx_http_zstd_mmap_open_probe(job, !ctx->untabled) != NGX_OK) {
         ngx_http_zstd_mmap_destroy_job(job);
         return NULL;
     }
@@ -427,8 +428,11 @@ ngx_http_zstd_mmap_create_probe(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
+/* tabled: the request has not found, in another object, that the table lies */
+
 static ngx_int_t
-ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job)
+ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job,
+    ngx_uint_t tabled)
 {
     zmap_frames_t               *frames;
     ngx_http_zstd_mmap_probe_t  *probe;
@@ -436,7 +440,7 @@ ngx_http_zstd_mmap_open_probe(ngx_http_zstd_mmap_job_t *job)
     frames = &job->input.file->walk.frames;
 
     /* others found out about the frames, but have the index */
-    job->input.tabled = frames->tabled && !job->input.file->told;
+    job->input.tabled = tabled && frames->tabled && !job->input.file->told;
 
     job->charged = frames->window;
     job->input.worker->streams += job->charged;

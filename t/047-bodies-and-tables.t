@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
-# A seek table that lies, met again by another object of the same version, next
-# to a body whose true length was learnt.
+# A seek table that lies, met again by another object of the same version: next
+# to a body whose true length was learnt, or by a request that knows it already
+# where no object is remembered.
 
 use strict;
 use warnings;
@@ -12,7 +13,9 @@ use lib 't/lib', 't/preload';
 use Test::Zmap;
 use Gate;
 
-my $t = Test::Zmap->new()->plan(10);
+my $TIMEOUT = 5;
+
+my $t = Test::Zmap->new()->plan(13);
 my $gate = Gate->new($t);
 
 my $text = $t->text(25_000, 1);
@@ -26,13 +29,18 @@ for my $name (keys %more) {
         my $path = $t->raw_zst("$dir/$name.txt", $coded);
         link $path, $t->path("$dir/$name-2.txt.zst") or die "link: $!";
     }
-}
-$t->settle('job/short.txt.zst', 'job/long.txt.zst');
 
-$gate->run($t->conf(<<'EOC'));
+    $t->raw_zst("off/$name.txt", $coded);
+}
+$t->settle('off/short.txt.zst', 'off/long.txt.zst');
+
+my $server = <<'EOC';
     zstd_mmap on;
     location /job/ { zstd_mmap_threads default min=1; }
+    location /off/ { zstd_mmap_verify checksum; }
 EOC
+
+$gate->run($t->conf($server));
 
 
 # what is wrong with a reply that should have all of it
@@ -79,3 +87,13 @@ for my $name (sort keys %more) {
     is(join(' ', map { fault($_->response('GET')) } @clients), ' ',
        "$name: a job, by another name");
 }
+
+# each request has an object of its own
+$t->stop();
+$gate->run($t->conf($server, http => 'zstd_mmap_cache off;'));
+for my $name (sort keys %more) {
+    my $c = $t->connect(timeout => $TIMEOUT);
+    my $r = $c->get("/off/$name.txt", 'Accept-Encoding: zstd');
+    is($r->status, 200, "$name: verified for its frames, not remembered");
+}
+is(fault($t->get('/off/long.txt')), '', 'and for its body');
