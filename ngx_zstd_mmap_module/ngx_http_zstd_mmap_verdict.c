@@ -77,7 +77,9 @@ ngx_http_zstd_mmap_judge_walk(ngx_http_zstd_mmap_input_t *input, zmap_rc_e rc)
 {
     ngx_http_zstd_mmap_judge(input, rc);
 
-    if (rc == ZMAP_OK) {
+    /* a decoder may have found meanwhile what no walk can */
+
+    if (rc == ZMAP_OK && input->file->verdict == ZMAP_AGAIN) {
         input->file->verdict = ZMAP_OK;
         ngx_http_zstd_mmap_tell_others(input, ZMAP_OK);
     }

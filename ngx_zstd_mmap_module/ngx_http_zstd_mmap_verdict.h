@@ -17,7 +17,7 @@
 /*
  * Takes over what another worker found out, unless something is known here:
  * file->verdict, with the walk's summary but no index (file->told), and
- * file->verified.
+ * file->verified.  While the verdict is ZMAP_AGAIN no job may walk the file.
  */
 void ngx_http_zstd_mmap_ask_others(ngx_http_zstd_mmap_input_t *input);
 

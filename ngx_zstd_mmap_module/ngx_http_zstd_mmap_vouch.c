@@ -378,6 +378,11 @@ ngx_http_zstd_mmap_run_look(ngx_http_zstd_mmap_job_t *job)
     input = &job->input;
     file = input->file;
 
+    if (file->verdict == ZMAP_AGAIN) {
+        /* it is walked anew, perhaps in a thread: who wants it waits for that */
+        return ZMAP_OK;
+    }
+
     ngx_http_zstd_mmap_ask_others(input);
 
     if (file->verified || file->verdict != ZMAP_OK) {
