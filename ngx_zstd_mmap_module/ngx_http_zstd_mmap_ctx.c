@@ -133,7 +133,11 @@ ngx_http_zstd_mmap_leave_job(ngx_http_zstd_mmap_ctx_t *ctx)
 }
 
 
-/* a thread may be at it: then what the job has ends with it */
+/*
+ * A thread may be at it: then what the job has ends with it, and so does what
+ * is charged.  A client that asks and leaves must not have more of it than one
+ * that stays.
+ */
 
 static void
 ngx_http_zstd_mmap_leave_steps(ngx_http_zstd_mmap_ctx_t *ctx)
@@ -156,7 +160,10 @@ ngx_http_zstd_mmap_leave_steps(ngx_http_zstd_mmap_ctx_t *ctx)
 
     job->owner = NULL;
     job->wanted = 0;
+    job->charged = ctx->window + ctx->room;
 
+    ctx->window = 0;
+    ctx->room = 0;
     ctx->pending = 0;
 }
 

@@ -17,7 +17,7 @@ use Gate;
 my $ROUNDS = 30;
 my $CLIENTS = 10;
 
-my $t = Test::Zmap->new()->plan(43);
+my $t = Test::Zmap->new()->plan(45);
 my $s = Test::Zmap::Status->new($t);
 my $gate = Gate->new($t);
 
@@ -228,7 +228,7 @@ $t->{log_level} = 'info';
 for my $buffers ('16m max=1m', '64k max=4k') {
     $t->reload(conf => conf($buffers)) or die "no reload\n";
     my ($worker) = $t->worker_pids();
-    my ($idle, $growth, $most, $in_buffers) = (0, 0, 0, 0);
+    my ($idle, $growth, $most, $in_buffers, $early) = (0, 0, 0, 0, 0);
     my $left = left();
     my $streamed = $s->get->{counters}{streamed};
 
@@ -246,9 +246,11 @@ for my $buffers ('16m max=1m', '64k max=4k') {
         $most = descriptors($worker) if descriptors($worker) > $most;
         $in_buffers |= $s->worker->{buffers}{used} > 0;
 
+        my $charged = $s->worker->{streams};
         $_->abort() for @c;
         $left += $CLIENTS;
         $t->poll(sub { left() == $left }) or die "not left\n";
+        $early++ if !$pass && $s->worker->{streams} != $charged;
         $gate->open();
         $t->poll(sub { $gate->held_now() == 0 });
 
@@ -257,6 +259,7 @@ for my $buffers ('16m max=1m', '64k max=4k') {
         ($idle, $growth) = (descriptors($worker), -rss($worker));
     }
 
+    is($early, 0, "$buffers: what a thread still has is charged");
     ok($s->poll(sub { $_[0]{buffers}{used} == 0 && $_[0]{streams} == 0 }),
        "$buffers: no buffer is lost") or diag(explain($s->worker));
     ok($t->poll(sub { descriptors($worker) <= $idle }),
