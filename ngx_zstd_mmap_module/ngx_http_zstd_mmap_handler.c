@@ -359,9 +359,11 @@ static ngx_int_t
 ngx_http_zstd_mmap_wait_or_refuse(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_rc_e rc, ngx_http_zstd_mmap_job_t *job)
 {
-    if (rc == ZMAP_AGAIN && job
-        && ngx_http_zstd_mmap_can_wait(ctx->request))
-    {
+    if (rc == ZMAP_AGAIN && job == NULL) {
+        return ngx_http_zstd_mmap_refuse_limit(ctx, "there is no room for it");
+    }
+
+    if (rc == ZMAP_AGAIN && ngx_http_zstd_mmap_can_wait(ctx->request)) {
         return ngx_http_zstd_mmap_wait(ctx, job, NULL);
     }
 

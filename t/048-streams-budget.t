@@ -20,7 +20,7 @@ my $GZIP = 'Accept-Encoding: gzip';
 my $ZSTD = 'Accept-Encoding: zstd';
 my $DATE = 'Sun, 13 Sep 2020 12:26:40 GMT';
 
-my $t = Test::Zmap->new(log_level => 'info')->plan(70);
+my $t = Test::Zmap->new(log_level => 'info')->plan(73);
 my $s = Test::Zmap::Status->new($t);
 
 my $body = $t->random($SIZE, 1);
@@ -41,6 +41,7 @@ wide('short.txt', 128 * $KB, substr $body, 0, 100_000);
 wide('capped.txt', 8 << 20, substr $body, 0, 300_000);
 wide($_, 128 * $KB, $body) for 'beside.txt', 'toowide.txt';
 wide('both.txt', 1024 * $KB, $body);
+wide('sums.txt', 128 * $KB, $body);
 $t->write("$_.txt", "plain $_") for qw(beside both);
 my $text = $t->text(900_000, 2);
 $t->zst('unknown.txt', $text, size => 0, args => ['--zstd=wlog=17'],
@@ -58,6 +59,7 @@ my $conf = $t->conf($s->location . <<'EOT', http => <<'EOH');
 
     location = /page.shtml { ssi on; ssi_types *; zstd_mmap off; }
     location /page/ { alias %%DIR%%/; error_page 503 /busy.html; }
+    location /sums/ { alias %%DIR%%/; zstd_mmap_verify checksum; }
     location /other/ { alias %%DIR%%/; error_page 503 =200 /busy.html; }
     location = /busy.html { zstd_mmap off; }
 EOT
@@ -120,6 +122,16 @@ $t->get('/w128.txt') for 1 .. 50;
 my $lines = $t->log_count(qr/\[warn\].*"[^"]*w128\.txt\.zst" is not decoded/);
 cmp_ok($lines, '>', 0, 'the log says so');
 cmp_ok($lines, '<=', time - $begin + 3, 'at most once a second');
+
+# a decode for its checksums needs its window
+
+is($t->get('/sums/sums.txt', $ZSTD)->status, 503, 'frames to be verified: 503');
+ok($t->poll(sub {
+    $t->get('/sums/sums.txt', $ZSTD);
+    return $t->log_count(qr/"[^"]*sums\.txt\.zst" is not decoded: there is no/);
+}), 'frames to be verified: the log says so');
+is($t->log_count(qr/is not decoded: there is no time/), 0,
+   'frames to be verified: and says that it is the room');
 
 # what takes nothing of it
 
