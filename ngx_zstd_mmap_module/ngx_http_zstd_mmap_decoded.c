@@ -359,12 +359,14 @@ ngx_http_zstd_mmap_stream_window(ngx_http_zstd_mmap_ctx_t *ctx)
 /*
  * A range lies in a frame or two as a rule.  Decoded whole, into one piece, a
  * frame needs no window and no copy out of it; but in fresh memory it would
- * cost more than that.
+ * cost more than that.  A range must not need more than zstd_mmap_streams where
+ * the body does not.
  */
 
 static ngx_uint_t
 ngx_http_zstd_mmap_takes_frames(ngx_http_zstd_mmap_ctx_t *ctx)
 {
+    uint64_t                         streams;
     zmap_frames_t                   *frames;
     ngx_http_zstd_mmap_loc_conf_t   *zlcf;
     ngx_http_zstd_mmap_main_conf_t  *zmcf;
@@ -383,9 +385,13 @@ ngx_http_zstd_mmap_takes_frames(ngx_http_zstd_mmap_ctx_t *ctx)
 
     zmcf = ngx_http_get_module_main_conf(ctx->request,
                                          ngx_http_zstd_mmap_module);
+    streams = zmcf->streams;
 
     return frames->largest > (uint64_t) zlcf->chunk
            && frames->largest <= (uint64_t) zmcf->buffers_max
+           && frames->largest <= streams
+           && ngx_http_zstd_mmap_stream_window(ctx)
+              <= streams - frames->largest
            && ngx_http_zstd_mmap_has_buffers(ctx->worker, frames->largest);
 }
 
