@@ -32,8 +32,6 @@ static ngx_int_t ngx_http_zstd_mmap_serve_frames(
 static ngx_uint_t ngx_http_zstd_mmap_sendable(ngx_http_zstd_mmap_ctx_t *ctx);
 static void ngx_http_zstd_mmap_count_unsendable(
     ngx_http_zstd_mmap_ctx_t *ctx);
-static zmap_rc_e ngx_http_zstd_mmap_vouch_body(ngx_http_zstd_mmap_ctx_t *ctx,
-    ngx_http_zstd_mmap_job_t **job);
 static ngx_int_t ngx_http_zstd_mmap_wait_or_refuse(
     ngx_http_zstd_mmap_ctx_t *ctx, zmap_rc_e rc,
     ngx_http_zstd_mmap_job_t *job);
@@ -290,7 +288,7 @@ ngx_http_zstd_mmap_serve_frames(ngx_http_zstd_mmap_ctx_t *ctx)
         return NGX_BUSY;
     }
 
-    zrc = ngx_http_zstd_mmap_vouch_body(ctx, &job);
+    zrc = ngx_http_zstd_mmap_vouch_content(ctx, &job);
     if (zrc != ZMAP_OK) {
         return ngx_http_zstd_mmap_wait_or_refuse(ctx, zrc, job);
     }
@@ -338,20 +336,6 @@ ngx_http_zstd_mmap_count_unsendable(ngx_http_zstd_mmap_ctx_t *ctx)
     }
 
     ctx->unsendable = 1;
-}
-
-
-/* no byte of a body is sent for these */
-
-static zmap_rc_e
-ngx_http_zstd_mmap_vouch_body(ngx_http_zstd_mmap_ctx_t *ctx,
-    ngx_http_zstd_mmap_job_t **job)
-{
-    if (ctx->request->method == NGX_HTTP_HEAD || ctx->request->header_only) {
-        return ZMAP_OK;
-    }
-
-    return ngx_http_zstd_mmap_vouch_content(ctx, job);
 }
 
 
@@ -406,7 +390,7 @@ ngx_http_zstd_mmap_serve_decoded(ngx_http_zstd_mmap_ctx_t *ctx)
         ngx_http_zstd_mmap_count_limited(ctx);
     }
 
-    zrc = ngx_http_zstd_mmap_vouch_body(ctx, &job);
+    zrc = ngx_http_zstd_mmap_vouch_content(ctx, &job);
     if (zrc != ZMAP_OK) {
         return ngx_http_zstd_mmap_wait_or_refuse(ctx, zrc, job);
     }

@@ -243,9 +243,11 @@ zmap_rc_e
 ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_job_t **job)
 {
-    zmap_rc_e     rc;
-    zmap_file_t  *file;
+    zmap_rc_e            rc;
+    zmap_file_t         *file;
+    ngx_http_request_t  *r;
 
+    r = ctx->request;
     file = ctx->file;
 
     if (ctx->input.conf->verify != NGX_HTTP_ZSTD_MMAP_VERIFY_CHECKSUM
@@ -257,6 +259,11 @@ ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
     rc = ngx_http_zstd_mmap_check_window(ctx);
     if (rc != ZMAP_OK) {
         return rc;
+    }
+
+    if (r->method == NGX_HTTP_HEAD || r->header_only) {
+        /* no byte of a body is sent for these */
+        return ZMAP_OK;
     }
 
     *job = ngx_http_zstd_mmap_find_file_job(file,

@@ -29,8 +29,8 @@ zmap_rc_e ngx_http_zstd_mmap_vouch_header(ngx_http_zstd_mmap_ctx_t *ctx,
 
 /*
  * The whole file, which was walked, was decoded once, where zstd_mmap_verify
- * checksum asks for that.  ZMAP_AGAIN with *job NULL: zstd_mmap_streams has no
- * room for its window now.
+ * checksum asks for that; of a HEAD it asks only whether that could be done.
+ * ZMAP_AGAIN with *job NULL: zstd_mmap_streams has no room for its window now.
  */
 zmap_rc_e ngx_http_zstd_mmap_vouch_content(ngx_http_zstd_mmap_ctx_t *ctx,
     ngx_http_zstd_mmap_job_t **job);

@@ -20,7 +20,7 @@ my $GZIP = 'Accept-Encoding: gzip';
 my $ZSTD = 'Accept-Encoding: zstd';
 my $DATE = 'Sun, 13 Sep 2020 12:26:40 GMT';
 
-my $t = Test::Zmap->new(log_level => 'info')->plan(73);
+my $t = Test::Zmap->new(log_level => 'info')->plan(75);
 my $s = Test::Zmap::Status->new($t);
 
 my $body = $t->random($SIZE, 1);
@@ -60,6 +60,8 @@ my $conf = $t->conf($s->location . <<'EOT', http => <<'EOH');
     location = /page.shtml { ssi on; ssi_types *; zstd_mmap off; }
     location /page/ { alias %%DIR%%/; error_page 503 /busy.html; }
     location /sums/ { alias %%DIR%%/; zstd_mmap_verify checksum; }
+    location /narrow/ { alias %%DIR%%/; zstd_mmap_verify checksum;
+                        zstd_mmap_decode_window 64k; }
     location /other/ { alias %%DIR%%/; error_page 503 =200 /busy.html; }
     location = /busy.html { zstd_mmap off; }
 EOT
@@ -234,6 +236,11 @@ is($t->get('/both.txt')->body, 'plain both',
    'a window that never fits, a plain file');
 is($t->get('/w1024.txt', $ZSTD)->status, 200,
    'a window that never fits: frames');
+
+is($t->get('/narrow/w128.txt', $ZSTD)->status, 500,
+   'frames that cannot be verified');
+is($t->head('/narrow/w128.txt', $ZSTD)->status, 500,
+   'frames that cannot be verified: HEAD');
 
 # nothing drifts
 
