@@ -11,6 +11,8 @@
 
 static ngx_uint_t ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx,
     zmap_body_e kind, off_t size);
+static ngx_uint_t ngx_http_zstd_mmap_compare_body(
+    ngx_http_zstd_mmap_ctx_t *ctx, off_t size);
 static ngx_http_zstd_mmap_job_t *ngx_http_zstd_mmap_find_filler(
     ngx_http_zstd_mmap_ctx_t *ctx, const ngx_http_zstd_mmap_whole_t *whole,
     off_t size);
@@ -117,12 +119,12 @@ static ngx_uint_t
 ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx, zmap_body_e kind,
     off_t size)
 {
-    if (ctx->filled) {
-        return 1;
+    if (ctx->worker->bodies == NULL) {
+        return ctx->filled;
     }
 
-    if (ctx->worker->bodies == NULL) {
-        return 0;
+    if (ctx->filled) {
+        return ngx_http_zstd_mmap_compare_body(ctx, size);
     }
 
     ctx->body = zmap_bodies_find(ctx->worker->bodies, &ctx->file->version,
@@ -131,13 +133,22 @@ ngx_http_zstd_mmap_find_body(ngx_http_zstd_mmap_ctx_t *ctx, zmap_body_e kind,
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
                    "zstd mmap: kept body %p, kind:%d", ctx->body, kind);
 
-    if (ctx->body && (off_t) ctx->body->size != size) {
-        zmap_bodies_release(ctx->worker->bodies, ctx->body);
-        ctx->body = NULL;
-    }
-
     ctx->filled = ctx->body ? 1 : 0;
     ctx->shared = ctx->filled;
+
+    return ngx_http_zstd_mmap_compare_body(ctx, size);
+}
+
+
+static ngx_uint_t
+ngx_http_zstd_mmap_compare_body(ngx_http_zstd_mmap_ctx_t *ctx, off_t size)
+{
+    if (ctx->body && (off_t) ctx->body->size != size) {
+        zmap_bodies_release(ctx->worker->bodies, ctx->body);
+
+        ctx->body = NULL;
+        ctx->filled = 0;
+    }
 
     return ctx->filled;
 }
