@@ -127,7 +127,9 @@ ngx_http_zstd_mmap_wait(ngx_http_zstd_mmap_ctx_t *ctx,
     /* a phase handler that is not done would be run by any event */
     r->write_event_handler = ngx_http_request_empty_handler;
 
-    if (r == r->main && !r->discard_body) {
+    /* of a part of a page, too: the connection's events are the part's */
+
+    if (!r->main->discard_body) {
         r->read_event_handler = ngx_http_test_reading;
     }
 
