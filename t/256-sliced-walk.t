@@ -180,6 +180,8 @@ ok($t->poll(sub { my @pids = $t->worker_pids();
 
 ($worker) = $t->worker_pids();
 @c = (walking('/term', @zstd), ask('/term', @zstd), ask('/term'));
+# one that is not accepted yet would be the next worker's
+$t->wait_log(qr/"\/term" waits for job/, 3);
 $t->kill('TERM', $worker);
 is(scalar(grep { my $r = $_->response('GET');
                  $r->status == 200 && $r->complete || $r->timed_out } @c), 0,
