@@ -386,7 +386,7 @@ ngx_http_zstd_mmap_run_look(ngx_http_zstd_mmap_job_t *job)
     file = input->file;
 
     if (file->verdict == ZMAP_AGAIN) {
-        /* it is walked anew, maybe in a thread: who wants it waits for that */
+        /* it is walked anew, maybe in a thread: that is waited for */
         return ZMAP_OK;
     }
 
