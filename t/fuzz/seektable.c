@@ -53,17 +53,17 @@ static ZSTD_DCtx        *dctx;
 static void
 fuzz_begin(void)
 {
-    if (decoder != NULL) {
-        return;
+    if (dctx == NULL) {
+        decoders = zmap_decoders_create();
+        dctx = ZSTD_createDCtx();
+
+        FUZZ_CHECK(decoders != NULL && dctx != NULL);
+
+        ZSTD_DCtx_setParameter(dctx, ZSTD_d_windowLogMax, 20);
     }
 
-    decoders = zmap_decoders_create();
     decoder = zmap_decoder_get(decoders);
-    dctx = ZSTD_createDCtx();
-
-    FUZZ_CHECK(decoder != NULL && dctx != NULL);
-
-    ZSTD_DCtx_setParameter(dctx, ZSTD_d_windowLogMax, 20);
+    FUZZ_CHECK(decoder != NULL);
 }
 
 
@@ -487,6 +487,7 @@ LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 
     fuzz_run(&file, input);
 
+    zmap_decoder_put(decoders, decoder);
     free(file.data);
 
     return 0;
