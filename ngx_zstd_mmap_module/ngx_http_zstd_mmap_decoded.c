@@ -228,11 +228,8 @@ ngx_http_zstd_mmap_end_body(ngx_http_zstd_mmap_job_t *job)
 
     ngx_http_zstd_mmap_judge_body(input, job->body->size, job->rc);
 
-    /* the clock went on meanwhile: a file that was too young may not seem so */
-
-    if (job->rc == ZMAP_OK && !input->young) {
-        ngx_http_zstd_mmap_keep_body(input->worker, job->body, input->file,
-                                     ZMAP_BODY_DECODED);
+    if (job->rc == ZMAP_OK) {
+        ngx_http_zstd_mmap_keep_body(input, job->body, ZMAP_BODY_DECODED);
     }
 }
 

@@ -220,20 +220,22 @@ ngx_http_zstd_mmap_fill_body(ngx_http_zstd_mmap_ctx_t *ctx,
     ctx->filled = 1;
 
     if (ctx->body && keep) {
-        ngx_http_zstd_mmap_keep_body(ctx->worker, ctx->body, ctx->file,
-                                     whole->kind);
+        ngx_http_zstd_mmap_keep_body(&ctx->input, ctx->body, whole->kind);
     }
 
     return ZMAP_OK;
 }
 
 
+/* the clock may have gone on since: how old the file seems now tells nothing */
+
 void
-ngx_http_zstd_mmap_keep_body(ngx_http_zstd_mmap_worker_t *worker,
-    zmap_body_t *body, zmap_file_t *file, zmap_body_e kind)
+ngx_http_zstd_mmap_keep_body(ngx_http_zstd_mmap_input_t *input,
+    zmap_body_t *body, zmap_body_e kind)
 {
-    if (!ngx_http_zstd_mmap_is_racy(&file->version)) {
-        zmap_bodies_keep(worker->bodies, body, &file->version, kind);
+    if (!input->young) {
+        zmap_bodies_keep(input->worker->bodies, body, &input->file->version,
+                         kind);
     }
 }
 

@@ -59,9 +59,12 @@ ngx_int_t ngx_http_zstd_mmap_send_rest(ngx_http_zstd_mmap_ctx_t *ctx,
  */
 off_t ngx_http_zstd_mmap_body_length(ngx_http_request_t *r, off_t size);
 
-/* the next request of the version finds the body, unless it is too young */
-void ngx_http_zstd_mmap_keep_body(ngx_http_zstd_mmap_worker_t *worker,
-    zmap_body_t *body, zmap_file_t *file, zmap_body_e kind);
+/*
+ * The next request of the version finds the body, unless the version was too
+ * young when the request began that had it made
+ */
+void ngx_http_zstd_mmap_keep_body(ngx_http_zstd_mmap_input_t *input,
+    zmap_body_t *body, zmap_body_e kind);
 
 /* sends b as all of the body, after the header; as ngx_http_output_filter() */
 ngx_int_t ngx_http_zstd_mmap_send_buf(ngx_http_request_t *r, ngx_buf_t *b);
